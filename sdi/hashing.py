@@ -1,0 +1,132 @@
+"""Two families of randomness for buckets `h: [d] -> [m]` and signs `s: [d] -> {-1, +1}`.
+
+- ``"table"``: every value independent. Any m.
+- ``"polynomial"``: a random polynomial over GF(2^k): of degree 1 for buckets, which makes them exactly 2-wise
+  independent, of degree 3 for signs, which makes them exactly 4-wise independent. That is all the theorems ask
+  for. The low bits of a uniform element of GF(2^k) are uniform only if m is a power of two.
+
+The bits come from SHAKE-256 of the words given, so a draw depends on nothing else: not on the order of calls,
+not on a library's generator, not on the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+import numpy as np
+from jaxtyping import Int, Int8, UInt64
+
+FAMILIES = ("table", "polynomial")
+
+
+def bits(count: int, *words: object) -> UInt64[np.ndarray, "count"]:
+    """`count` uniform 64-bit integers, a pure function of `words`.
+
+    >>> bool((bits(3, "a", 1) == bits(5, "a", 1)[:3]).all())
+    True
+    """
+    key = "\x1f".join(str(word) for word in words).encode()
+    return np.frombuffer(hashlib.shake_256(key).digest(8 * count), dtype="<u8").astype(np.uint64)
+
+
+def check_family(family: str, m: int) -> None:
+    """Refuse a family that does not exist, or that cannot be exact at this m."""
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {FAMILIES}, got {family!r}")
+    if family == "polynomial" and m & (m - 1):
+        raise ValueError(
+            f"m must be a power of two for family='polynomial', got {m}: the low bits of GF(2^k) are uniform "
+            f"only then; use m={1 << m.bit_length()} or family='table'"
+        )
+
+
+def draw_buckets(d: int, m: int, family: str, *words: object) -> Int[np.ndarray, "d"]:
+    """Bucket of each index. The modulo's bias is below m / 2^64."""
+    if family == "table":
+        return (bits(d, *words, "h") % np.uint64(m)).astype(np.int64)
+    k = field_degree(d, m)
+    coefficients = bits(2, *words, "h") & np.uint64((1 << k) - 1)
+    return buckets_of(evaluate(coefficients, d, k), m)
+
+
+def draw_signs(d: int, m: int, family: str, *words: object) -> Int8[np.ndarray, "d"]:
+    """Sign of each index."""
+    if family == "table":
+        return signs_of(bits(d, *words, "s"))
+    k = field_degree(d, m)
+    coefficients = bits(4, *words, "s") & np.uint64((1 << k) - 1)
+    return signs_of(evaluate(coefficients, d, k))
+
+
+def buckets_of(values: UInt64[np.ndarray, "..."], m: int) -> Int[np.ndarray, "..."]:
+    """The low bits of field elements, as buckets; m is a power of two."""
+    return (values & np.uint64(m - 1)).astype(np.int64)
+
+
+def signs_of(values: UInt64[np.ndarray, "..."]) -> Int8[np.ndarray, "..."]:
+    """The lowest bit of field elements, as signs."""
+    return (1 - 2 * (values & np.uint64(1)).astype(np.int8)).astype(np.int8)
+
+
+def field_degree(d: int, m: int) -> int:
+    """The smallest k for which GF(2^k) tells d points apart and has m buckets."""
+    return max((d - 1).bit_length(), (m - 1).bit_length(), 1)
+
+
+def evaluate(coefficients: UInt64[np.ndarray, "terms"], d: int, k: int) -> UInt64[np.ndarray, "d"]:
+    """The polynomial with these coefficients (constant first) at the first d elements of GF(2^k), by Horner."""
+    x = np.arange(d, dtype=np.uint64)
+    value = np.full(d, coefficients[-1], dtype=np.uint64)
+    for c in coefficients[-2::-1]:
+        value = field_product(value, x, k) ^ c
+    return value
+
+
+def field_product(a: UInt64[np.ndarray, "d"], b: UInt64[np.ndarray, "d"], k: int) -> UInt64[np.ndarray, "d"]:
+    """a * b in GF(2^k): shift and add, reducing by the modulus at every shift."""
+    one, top, modulus = np.uint64(1), np.uint64(1 << (k - 1)), np.uint64(field_modulus(k) & ((1 << k) - 1))
+    mask = np.uint64((1 << k) - 1)
+    product = np.zeros_like(a)
+    for bit in range(k):
+        product ^= np.where(b >> np.uint64(bit) & one, a, np.uint64(0))
+        a = (a << one & mask) ^ np.where(a & top, modulus, np.uint64(0))
+    return product
+
+
+@cache
+def field_modulus(k: int) -> int:
+    """The smallest irreducible polynomial of degree k over GF(2), its coefficients as bits.
+
+    >>> [bin(field_modulus(k)) for k in (1, 2, 3, 8)]
+    ['0b10', '0b111', '0b1011', '0b100011011']
+    """
+    if not 1 <= k <= 63:
+        raise ValueError(f"the degree of the field must be between 1 and 63, got {k}")
+    return next(f for f in range(1 << k, 1 << (k + 1)) if _irreducible(f, k))
+
+
+def _irreducible(f: int, k: int) -> bool:
+    """Ben-Or's test: f of degree k is irreducible iff gcd(f, x^(2^i) - x) = 1 for every i up to k / 2."""
+    power = 0b10
+    for _ in range(k // 2):
+        power = _remainder(_square(power), f)
+        if _gcd(f, power ^ 0b10) != 1:
+            return False
+    return True
+
+
+def _square(a: int) -> int:
+    return int("0".join(bin(a)[2:]), 2)
+
+
+def _remainder(a: int, f: int) -> int:
+    while a.bit_length() >= f.bit_length():
+        a ^= f << (a.bit_length() - f.bit_length())
+    return a
+
+
+def _gcd(a: int, b: int) -> int:
+    while b:
+        a, b = b, _remainder(a, b)
+    return a

@@ -1,0 +1,53 @@
+"""Loop: which parameters form the body of a looped model, and which call begins a step.
+
+Steps are counted by forward calls of the step module. A step lasts from one such call to the next; the
+optional end module closes the last one. Calls of body modules before the first step or after the end belong
+to no step: they get a slot of their own, "outside", which counts in the total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sdi.errors import CoverageError, nearest
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The body (names of modules or parameters, or modules), the module that begins a step, the one that ends the last.
+
+    >>> Loop(body="core", step="core").body
+    ('core',)
+    """
+
+    body: Sequence[Any]
+    step: Any
+    end: Any = None
+
+    def __post_init__(self) -> None:
+        body = (self.body,) if isinstance(self.body, str) or not isinstance(self.body, Iterable) else tuple(self.body)
+        if not body:
+            raise ValueError("body must name at least one module or parameter, got an empty list")
+        if self.step is None or self.step == "":
+            raise ValueError(f"step must name the module whose call begins a step, got {self.step!r}")
+        object.__setattr__(self, "body", body)
+
+    def select(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The parameters of the body among `names`, in the order of `names`.
+
+        >>> Loop(body=["core"], step="core").select(["read_in.weight", "core.0.weight", "core.0.bias"])
+        ('core.0.weight', 'core.0.bias')
+        """
+        known = list(names)
+        chosen: set[str] = set()
+        for entry in self.body:
+            if not isinstance(entry, str):
+                raise TypeError(f"body entry {entry!r} must be a name here; this backend knows its parameters by name")
+            hits = [name for name in known if name == entry or name.startswith(entry + ".")]
+            if not hits:
+                prefixes = {name.rsplit(".", k)[0] for name in known for k in range(name.count(".") + 1)}
+                raise CoverageError(f"body entry {entry!r} matches no parameter of the model{nearest(entry, prefixes)}")
+            chosen.update(hits)
+        return tuple(name for name in known if name in chosen)

@@ -1,0 +1,112 @@
+"""What a trajectory says in one number: how much, when, and how much of it cancels.
+
+`scores` are sdi trajectories (n, q, tau); `energy` is their absolute sum over training examples. Steps are
+1-based. A trajectory without any mass has no timing: its summaries are NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+Array = np.ndarray
+
+
+def energy(scores: Float[Array, "n q tau"]) -> Float[Array, "q tau"]:
+    """How much influence acts on each step of each query: sum over training examples of |sdi|.
+
+    >>> energy(np.array([[[1.0, -2.0]], [[-1.0, 1.0]]]))
+    array([[2., 3.]])
+    """
+    return np.abs(_finite(scores)).sum(axis=0)
+
+
+def late_mass(energy: Float[Array, "... tau"], first: int | None = None) -> Float[Array, "..."]:
+    """The share of energy at steps `first` and later; by default the second half.
+
+    >>> late_mass(np.array([1.0, 1.0, 1.0, 5.0]))
+    array(0.75)
+    """
+    tau = np.shape(energy)[-1]
+    first = tau // 2 + 1 if first is None else first
+    if not 1 <= first <= tau:
+        raise ValueError(f"first must be a step from 1 to {tau}, got {first}")
+    return np.asarray(_shares(energy)[..., first - 1 :].sum(axis=-1))
+
+
+def centre_of_mass(energy: Float[Array, "... tau"]) -> Float[Array, "..."]:
+    """The mean step, weighted by energy.
+
+    >>> centre_of_mass(np.array([0.0, 1.0, 1.0]))
+    array(2.5)
+    """
+    shares = _shares(energy)
+    return np.asarray((shares * np.arange(1, shares.shape[-1] + 1)).sum(axis=-1))
+
+
+def horizon(energy: Float[Array, "... tau"], level: float = 0.9) -> Float[Array, "..."]:
+    """The influence horizon: the first step by which a share `level` of the energy has acted.
+
+    >>> horizon(np.array([8.0, 1.0, 0.5, 0.5]))
+    array(2.)
+    """
+    if not 0 < level <= 1:
+        raise ValueError(f"level must be above 0 and at most 1, got {level}")
+    cdf = np.cumsum(_shares(energy), axis=-1)
+    # Rounding may leave the last value of the cdf a hair below 1, and a sum of shares a hair below the level.
+    reached = cdf >= level * (1 - 1e-12)
+    return np.asarray(np.where(np.isnan(cdf[..., -1]), np.nan, reached.argmax(axis=-1) + 1))
+
+
+def cancellation(scores: Float[Array, "... tau"]) -> Float[Array, "..."]:
+    """1 - |sum over steps| / sum over steps of |.|: 0 if all steps pull one way, 1 if they cancel entirely.
+
+    >>> cancellation(np.array([[1.0, 1.0], [1.0, -1.0]]))
+    array([0., 1.])
+    """
+    scores = _finite(scores)
+    return 1 - _ratio(np.abs(scores.sum(axis=-1)), np.abs(scores).sum(axis=-1))
+
+
+def self_influence(g: Float[Array, "n D"]) -> Float[Array, "n"]:
+    """TracIn of each example on itself: |g|^2, a proxy for how much it is memorised.
+
+    >>> self_influence(np.array([[3.0, 4.0]]))
+    array([25.])
+    """
+    g = _finite(g)
+    return np.asarray(np.einsum("nd,nd->n", g, g))
+
+
+def cross_mass(tracin: Float[Array, "n q"]) -> Float[Array, "n"]:
+    """Cross-influence mass of each training example: sum over queries of |TracIn|.
+
+    >>> cross_mass(np.array([[1.0, -2.0]]))
+    array([3.])
+    """
+    return np.abs(_finite(tracin)).sum(axis=-1)
+
+
+def _shares(energy: Float[Array, "... tau"]) -> Float[Array, "... tau"]:
+    energy = _finite(energy)
+    if energy.ndim < 1 or energy.shape[-1] < 1:
+        raise ValueError(f"energy must have a step axis, the last, of at least one step, got shape {energy.shape}")
+    if energy.min(initial=0) < 0:
+        raise ValueError(f"energy must not be negative, got {energy.min()}; take energy(scores) first")
+    # Scaled by its peak before it is summed, so that a tiny trajectory does not underflow.
+    scaled = _ratio(energy, energy.max(axis=-1, keepdims=True))
+    return _ratio(scaled, scaled.sum(axis=-1, keepdims=True))
+
+
+def _ratio(part: Array, whole: Array) -> Array:
+    """part / whole, NaN where the whole is zero."""
+    whole = np.broadcast_to(whole, np.shape(part))
+    return np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
+
+
+def _finite(x: Array) -> Array:
+    x = np.asarray(x, dtype=np.float64)
+    if not np.isfinite(x).all():
+        at = tuple(int(k) for k in np.argwhere(~np.isfinite(x))[0])
+        raise ValueError(f"scores must be finite, got {x[at]} at index {at}")
+    return x
