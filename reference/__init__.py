@@ -1,4 +1,27 @@
-"""Not built yet."""
+"""The reference backend: dense NumPy in float64, shaped like the definitions, slow on purpose.
+
+Its looped transformer has a hand-written forward and a hand-written backpropagation through time; there is no
+autograd anywhere, so it is an independent witness for the fast backend. Sketches are applied by their definition.
+"""
 
 if __name__ != "sdi.reference":
     raise ImportError("this folder is installed as sdi.reference: write `import sdi.reference`, not `import reference`")
+
+from .featurize import featurize
+from .gradient import gradient, step_gradients
+from .loss import TokenCrossEntropy, token_cross_entropy
+from .model import LoopedTransformer
+from .scores import sdi, sdi_train, step_matrix, tracin
+
+__all__ = [
+    "LoopedTransformer",
+    "TokenCrossEntropy",
+    "featurize",
+    "gradient",
+    "sdi",
+    "sdi_train",
+    "step_gradients",
+    "step_matrix",
+    "token_cross_entropy",
+    "tracin",
+]

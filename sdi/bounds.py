@@ -7,7 +7,7 @@
                                                                               <= (2c/m^2 + 6/m) |X|^2 |Y|^2
 
 for buckets that are 2-wise and signs that are 4-wise independent. `proofs_checks/` decides each of these.
-The functions keep the dtype they are given, so integers and Fractions give exact answers.
+The functions keep the dtype they are given, so Fractions give exact answers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     outside  (n, D) the part that enters through body calls outside the loop, or None if there was none
     tau      (n,) steps each example really took; rows of `values` beyond are padding, exactly zero
 
-`g = values.sum(step) + outside` is the whole gradient of the body.
+`g = values.sum(step) + outside` is the whole gradient of the body; values already summed over steps hold both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Features:
             )
         if self.outside is not None and self.outside.shape != (n, width):
             raise ValueError(f"outside must have shape {(n, width)}, got {self.outside.shape}")
-        tau = np.asarray(self.tau, dtype=np.int64)
+        tau = np.asarray(self.tau)
+        if n and tau.dtype.kind not in "iu":
+            raise TypeError(f"tau must hold integers, got {tau.dtype}")
+        tau = tau.astype(np.int64)
         if tau.shape != (n,) or (n and tau.min() < 1):
             raise ValueError(f"tau must hold one number of steps of at least 1 for each of the {n} examples, got {tau}")
         if self.values.ndim == 3 and n and tau.max() > self.values.shape[1]:
@@ -55,6 +58,14 @@ class Features:
         object.__setattr__(self, "tau", tau)
         object.__setattr__(self, "ids", ids)
         self._refuse_non_finite()
+        if self.values.ndim == 3:
+            padding = np.arange(self.values.shape[1]) >= tau[:, None]  # (n, tau)
+            if padding.any() and self.values[padding].any():
+                at = np.argwhere(padding & self.values.any(axis=-1))[0]
+                raise ValueError(
+                    f"values beyond an example's tau must be zero: example {ids[at[0]]!r} took {tau[at[0]]} steps, "
+                    f"got a gradient at step {at[1] + 1}"
+                )
 
     @property
     def has_steps(self) -> bool:
@@ -81,6 +92,37 @@ class Features:
             if b.name == name:
                 return slice(b.start, b.stop)
         raise CoverageError(f"no parameter {name!r} in these features{nearest(name, [b.name for b in self.blocks])}")
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Features]) -> Features:
+        """The examples of several Features, one after the other; fewer steps are padded with zeros."""
+        if not parts:
+            raise ValueError("parts must hold at least one Features, got none")
+        first = parts[0]
+        for k, part in enumerate(parts[1:], start=2):
+            first.check_matches(part, ("the first", f"part {k}'s"))
+            if part.has_steps != first.has_steps:
+                raise ValueError(
+                    f"the first part and part {k} must both be step-resolved, or both be summed over steps"
+                )
+        if len(parts) == 1:
+            return first
+        values = [part.values for part in parts]
+        if first.has_steps:
+            steps = max(v.shape[1] for v in values)
+            values = [np.pad(v, ((0, 0), (0, steps - v.shape[1]), (0, 0))) for v in values]
+        outside = None
+        if any(part.outside is not None for part in parts):
+            outside = np.concatenate([np.zeros_like(p.g) if p.outside is None else p.outside for p in parts])
+        return cls(
+            values=np.concatenate(values),
+            tau=np.concatenate([part.tau for part in parts]),
+            blocks=first.blocks,
+            sketch=first.sketch,
+            outside=outside,
+            ids=tuple(i for part in parts for i in part.ids),
+            fingerprints=first.fingerprints,
+        )
 
     def check_matches(self, other: Features, names: Sequence[str] = ("train", "query")) -> None:
         """Refuse to be multiplied with features of another sketch or other parameters."""

@@ -34,6 +34,7 @@ def check_family(family: str, m: int) -> None:
     """Refuse a family that does not exist, or that cannot be exact at this m."""
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {FAMILIES}, got {family!r}")
+    m = int(m)
     if family == "polynomial" and m & (m - 1):
         raise ValueError(
             f"m must be a power of two for family='polynomial', got {m}: the low bits of GF(2^k) are uniform "
@@ -71,7 +72,7 @@ def signs_of(values: UInt64[np.ndarray, "..."]) -> Int8[np.ndarray, "..."]:
 
 def field_degree(d: int, m: int) -> int:
     """The smallest k for which GF(2^k) tells d points apart and has m buckets."""
-    return max((d - 1).bit_length(), (m - 1).bit_length(), 1)
+    return max((int(d) - 1).bit_length(), (int(m) - 1).bit_length(), 1)
 
 
 def evaluate(coefficients: UInt64[np.ndarray, "terms"], d: int, k: int) -> UInt64[np.ndarray, "d"]:

@@ -27,7 +27,9 @@ class Loop:
     end: Any = None
 
     def __post_init__(self) -> None:
-        body = (self.body,) if isinstance(self.body, str) or not isinstance(self.body, Iterable) else tuple(self.body)
+        # A ModuleList iterates over its children and a ModuleDict over its keys, yet each is one module.
+        one = isinstance(self.body, str) or hasattr(self.body, "named_parameters")
+        body = (self.body,) if one or not isinstance(self.body, Iterable) else tuple(self.body)
         if not body:
             raise ValueError("body must name at least one module or parameter, got an empty list")
         if self.step is None or self.step == "":

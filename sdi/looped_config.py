@@ -87,7 +87,7 @@ class LoopedConfig:
         """The whole loop as the body."""
         shapes = self.shapes()
         parts = [p for p in ("inject", "core", "loop_norm") if any(n.startswith(p + ".") for n in shapes)]
-        return Loop(body=parts, step="inject", end="norm_out" if self.norm_out else None)
+        return Loop(body=parts, step="inject", end="coda")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Every parameter's shape, in the order of the computation."""

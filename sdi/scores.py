@@ -33,8 +33,8 @@ def tracin(g_train: G, g_query: G) -> Float[Array, "n q"]:
     >>> tracin(np.ones((2, 5)), np.ones((3, 5))).shape
     (2, 3)
     """
-    _check(g_train, g_query)
-    return _g(g_train) @ _g(g_query).T
+    check_pair(g_train, g_query)
+    return g_of(g_train) @ g_of(g_query).T
 
 
 def sdi(g_train: G, phi_query: Phi) -> Float[Array, "n q tau"]:
@@ -43,8 +43,8 @@ def sdi(g_train: G, phi_query: Phi) -> Float[Array, "n q tau"]:
     >>> sdi(np.ones((2, 5)), np.ones((1, 3, 5))).shape
     (2, 1, 3)
     """
-    _check(g_train, phi_query)
-    return np.tensordot(_g(g_train), _phi(phi_query), axes=(-1, -1))
+    check_pair(g_train, phi_query)
+    return np.tensordot(g_of(g_train), phi_of(phi_query), axes=(-1, -1))
 
 
 def sdi_train(phi_train: Phi, g_query: G) -> Float[Array, "n q tau"]:
@@ -53,8 +53,8 @@ def sdi_train(phi_train: Phi, g_query: G) -> Float[Array, "n q tau"]:
     >>> sdi_train(np.ones((2, 3, 5)), np.ones((1, 5))).shape
     (2, 1, 3)
     """
-    _check(phi_train, g_query)
-    return np.tensordot(_phi(phi_train), _g(g_query), axes=(-1, -1)).swapaxes(1, 2)
+    check_pair(phi_train, g_query)
+    return np.tensordot(phi_of(phi_train), g_of(g_query), axes=(-1, -1)).swapaxes(1, 2)
 
 
 def step_matrix(phi_train: Phi, phi_query: Phi) -> Float[Array, "n q tau_train tau_query"]:
@@ -63,20 +63,20 @@ def step_matrix(phi_train: Phi, phi_query: Phi) -> Float[Array, "n q tau_train t
     >>> step_matrix(np.ones((2, 3, 5)), np.ones((1, 4, 5))).shape
     (2, 1, 3, 4)
     """
-    _check(phi_train, phi_query)
-    return np.tensordot(_phi(phi_train), _phi(phi_query), axes=(-1, -1)).swapaxes(1, 2)
+    check_pair(phi_train, phi_query)
+    return np.tensordot(phi_of(phi_train), phi_of(phi_query), axes=(-1, -1)).swapaxes(1, 2)
 
 
 def outside(g_train: G, query: Features) -> Float[Array, "n q"]:
     """The part of TracIn that enters the query outside its loop; zero when there was none."""
-    _check(g_train, query)
+    check_pair(g_train, query)
     part = np.zeros_like(query.g) if query.outside is None else query.outside
-    return _g(g_train) @ part.T
+    return g_of(g_train) @ part.T
 
 
 def by_parameter(g_train: Features, phi_query: Features) -> dict[str, Float[Array, "n q tau"]]:
     """`sdi` split over parameters: which module, at which step. The parts sum to `sdi`."""
-    _check(g_train, phi_query)
+    check_pair(g_train, phi_query)
     g, phi = g_train.g, phi_query.phi
     return {b.name: sdi(g[:, b.start : b.stop], phi[..., b.start : b.stop]) for b in phi_query.blocks}
 
@@ -98,7 +98,8 @@ def over_checkpoints(scores: Sequence[ArrayLike], eta: Sequence[float]) -> Float
     return np.asarray(np.tensordot(weights, np.stack([np.asarray(s) for s in scores]), axes=1))
 
 
-def _check(train: Features | Array, query: Features | Array) -> None:
+def check_pair(train: Features | Array, query: Features | Array) -> None:
+    """Refuse to multiply what was not made alike."""
     if isinstance(train, Features) and isinstance(query, Features):
         train.check_matches(query)
         return
@@ -107,14 +108,16 @@ def _check(train: Features | Array, query: Features | Array) -> None:
         raise ValueError(f"train and query must have one width D, got {widths[0]} and {widths[1]}")
 
 
-def _g(x: G) -> Float[Array, "n D"]:
+def g_of(x: G) -> Float[Array, "n D"]:
+    """The gradients of Features, or an array of them."""
     g = x.g if isinstance(x, Features) else np.asarray(x)
     if g.ndim != 2:
         raise ValueError(f"a gradient g must have axes (n, D), got shape {g.shape}; sum phi over its steps first")
     return g
 
 
-def _phi(x: Phi) -> Float[Array, "n tau D"]:
+def phi_of(x: Phi) -> Float[Array, "n tau D"]:
+    """The step gradients of Features, or an array of them."""
     phi = x.phi if isinstance(x, Features) else np.asarray(x)
     if phi.ndim != 3:
         raise ValueError(f"step gradients phi must have axes (n, tau, D), got shape {phi.shape}")

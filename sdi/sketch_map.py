@@ -84,6 +84,8 @@ class SketchMap:
         """
         check_m(m)
         check_family(family, m)
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+            raise TypeError(f"seed must be an integer, got {seed!r}")
         shared = dict(shared or {})
         for name in shared:
             if name not in shapes:

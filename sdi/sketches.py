@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Int, Int8, Shaped
 
 from sdi.errors import SketchMismatch
-from sdi.hashing import draw_buckets, draw_signs
+from sdi.hashing import check_family, draw_buckets, draw_signs
 
 Array = np.ndarray
 
@@ -46,7 +46,7 @@ class _Linear:
 
     @property
     def identity(self) -> str:
-        """A short digest: equal exactly when the two maps are equal."""
+        """A short digest: equal exactly when kind, shape, m and all tables are equal."""
         digest = hashlib.sha256(f"{self.kind}|{self.shape}|{self.size}".encode())
         for name, table in self.tables().items():
             digest.update(f"|{name}|".encode() + np.ascontiguousarray(table, dtype="<i8").tobytes())
@@ -79,8 +79,9 @@ class _Linear:
 
 def _scatter(x: Array, buckets: Int[Array, "d"], signs: Int8[Array, "d"], m: int) -> Array:
     """y[..., h(i)] += s(i) x[..., i], in the dtype of x: floats, integers or Fractions."""
-    y = np.zeros((*x.shape[:-1], m), dtype=x.dtype)
-    np.add.at(y, (..., buckets), x * signs)  # type: ignore[arg-type]
+    signed = x * signs
+    y = np.zeros((*x.shape[:-1], m), dtype=signed.dtype)  # that of x, unless x has no signs
+    np.add.at(y, (..., buckets), signed)  # type: ignore[arg-type]
     return y
 
 
@@ -112,9 +113,12 @@ class CountSketch(_Linear):
             table = table.astype(dtype)
             table.flags.writeable = False
             object.__setattr__(self, name, table)
+        object.__setattr__(self, "m", int(self.m))
 
     @classmethod
     def draw(cls, d: int, m: int, *words: object, family: str = "table") -> CountSketch:
+        check_m(m)
+        check_family(family, m)
         return cls(h=draw_buckets(d, m, family, *words), s=draw_signs(d, m, family, *words), m=m)
 
     @property
@@ -181,7 +185,7 @@ class TensorSketch(_Linear):
 
     def apply(self, x: Shaped[Array, "... d d2"]) -> Shaped[Array, "... m"]:
         x = self._check(x)
-        return _scatter(x.reshape(*x.shape[:-2], -1), self.H.ravel(), self.S.ravel(), self.m)
+        return _scatter(x.reshape(*x.shape[:-2], prod(self.shape)), self.H.ravel(), self.S.ravel(), self.m)
 
     def apply_outer(self, u: Shaped[Array, "... d"], v: Shaped[Array, "... d2"]) -> Shaped[Array, "... m"]:
         """The sketch of outer(u, v) without forming it: a circular convolution of two CountSketches, by FFT."""
@@ -196,9 +200,12 @@ class Keep(_Linear):
     of: tuple[int, ...]
     kind: ClassVar[str] = "keep"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "of", tuple(int(k) for k in self.of))
+
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.of)
+        return self.of
 
     @property
     def size(self) -> int:

@@ -27,11 +27,12 @@ def late_mass(energy: Float[Array, "... tau"], first: int | None = None) -> Floa
     >>> late_mass(np.array([1.0, 1.0, 1.0, 5.0]))
     array(0.75)
     """
-    tau = np.shape(energy)[-1]
+    shares = _shares(energy)
+    tau = shares.shape[-1]
     first = tau // 2 + 1 if first is None else first
     if not 1 <= first <= tau:
         raise ValueError(f"first must be a step from 1 to {tau}, got {first}")
-    return np.asarray(_shares(energy)[..., first - 1 :].sum(axis=-1))
+    return np.asarray(np.minimum(shares[..., first - 1 :].sum(axis=-1), 1.0))  # rounding may carry it a hair beyond
 
 
 def centre_of_mass(energy: Float[Array, "... tau"]) -> Float[Array, "..."]:
@@ -41,7 +42,8 @@ def centre_of_mass(energy: Float[Array, "... tau"]) -> Float[Array, "..."]:
     array(2.5)
     """
     shares = _shares(energy)
-    return np.asarray((shares * np.arange(1, shares.shape[-1] + 1)).sum(axis=-1))
+    tau = shares.shape[-1]
+    return np.asarray(np.clip((shares * np.arange(1, tau + 1)).sum(axis=-1), 1, tau))
 
 
 def horizon(energy: Float[Array, "... tau"], level: float = 0.9) -> Float[Array, "..."]:
@@ -74,7 +76,7 @@ def self_influence(g: Float[Array, "n D"]) -> Float[Array, "n"]:
     >>> self_influence(np.array([[3.0, 4.0]]))
     array([25.])
     """
-    g = _finite(g)
+    g = _finite(g, "g")
     return np.asarray(np.einsum("nd,nd->n", g, g))
 
 
@@ -84,11 +86,11 @@ def cross_mass(tracin: Float[Array, "n q"]) -> Float[Array, "n"]:
     >>> cross_mass(np.array([[1.0, -2.0]]))
     array([3.])
     """
-    return np.abs(_finite(tracin)).sum(axis=-1)
+    return np.abs(_finite(tracin, "tracin")).sum(axis=-1)
 
 
 def _shares(energy: Float[Array, "... tau"]) -> Float[Array, "... tau"]:
-    energy = _finite(energy)
+    energy = _finite(energy, "energy")
     if energy.ndim < 1 or energy.shape[-1] < 1:
         raise ValueError(f"energy must have a step axis, the last, of at least one step, got shape {energy.shape}")
     if energy.min(initial=0) < 0:
@@ -104,9 +106,9 @@ def _ratio(part: Array, whole: Array) -> Array:
     return np.divide(part, whole, out=np.full(np.shape(part), np.nan), where=whole > 0)
 
 
-def _finite(x: Array) -> Array:
+def _finite(x: Array, name: str = "scores") -> Array:
     x = np.asarray(x, dtype=np.float64)
     if not np.isfinite(x).all():
         at = tuple(int(k) for k in np.argwhere(~np.isfinite(x))[0])
-        raise ValueError(f"scores must be finite, got {x[at]} at index {at}")
+        raise ValueError(f"{name} must be finite, got {x[at]} at index {at}")
     return x

@@ -1,0 +1,34 @@
+# `make demo` shows the library at work, `make test` proves it. Both need nothing but Python and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ROOMS := sdi reference fast proofs_checks bench
+
+.PHONY: demo test lint types wheel clean
+
+demo: $(READY)
+	$(BIN)/sdi demo
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy $(ROOMS)
+
+wheel: $(READY)
+	rm -rf build dist
+	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
+
+# Installs only when what is to be installed has changed. torch is pinned by constraints.txt.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

@@ -1,0 +1,71 @@
+"""The body of a looped model: its parameters by name, the modules that own them, and the modules that mark steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from sdi.errors import CoverageError, nearest
+from sdi.loop import Loop
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a Loop means for one model. A parameter shared by several modules is one parameter with several owners."""
+
+    parameters: dict[str, nn.Parameter]
+    owners: dict[str, list[tuple[str, str]]]  # parameter -> (module's name, parameter's name in it)
+    step: nn.Module
+    end: nn.Module | None
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(p.shape) for name, p in self.parameters.items()}
+
+
+def find_body(model: nn.Module, loop: Loop) -> Body:
+    """Resolve names and modules against the model; everything named must be there."""
+    names = dict(model.named_modules(remove_duplicate=False))
+    every = dict(model.named_parameters(remove_duplicate=False))
+    if not every:
+        raise CoverageError("the model has no parameters")
+    body = [entry if isinstance(entry, str) else _name_of(entry, names, "body") for entry in loop.body]
+    chosen = list(every) if "" in body else Loop(body=body, step=loop.step).select(every)
+    canonical: dict[int, str] = {}
+    for name, p in every.items():
+        canonical.setdefault(id(p), name)
+    parameters = {canonical[id(every[name])]: every[name] for name in chosen}
+    owners: dict[str, list[tuple[str, str]]] = {name: [] for name in parameters}
+    for name, p in every.items():
+        if canonical[id(p)] in owners:
+            module, _, local = name.rpartition(".")
+            owners[canonical[id(p)]].append((module, local))
+    _refuse_odd_dtypes(parameters.items())
+    end = None if loop.end is None else _module(loop.end, names, "end")
+    return Body(parameters, owners, _module(loop.step, names, "step"), end)
+
+
+def _module(entry: Any, names: dict[str, nn.Module], role: str) -> nn.Module:
+    if isinstance(entry, str):
+        if entry not in names:
+            raise ValueError(f"{role} module {entry!r} is not in the model{nearest(entry, names)}")
+        return names[entry]
+    return names[_name_of(entry, names, role)]
+
+
+def _name_of(module: Any, names: dict[str, nn.Module], role: str) -> str:
+    for name, other in names.items():
+        if other is module:
+            return name
+    raise ValueError(f"{role} module {type(module).__name__} is not in the model; give one of its own modules, or a name")
+
+
+def _refuse_odd_dtypes(parameters: Iterable[tuple[str, nn.Parameter]]) -> None:
+    for name, p in parameters:
+        if not p.dtype.is_floating_point:
+            raise CoverageError(
+                f"body parameter {name!r} must be of a real floating type, got {p.dtype}; leave it out of Loop(body=...)"
+            )

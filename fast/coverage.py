@@ -1,0 +1,68 @@
+"""coverage: every body parameter with the route that serves it and the calls that were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from sdi.loop import Loop
+
+from .body import Body
+from .engine import Loss
+from .plan import Plan
+from .tracer import Tracer
+
+
+class Covered(NamedTuple):
+    """One body parameter: how it is served, by which modules, how often per pass, and how often outside the loop."""
+
+    parameter: str
+    shape: tuple[int, ...]
+    route: str
+    modules: tuple[str, ...]
+    calls: int
+    outside: int
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """All body parameters, and the steps seen. Prints as a table."""
+
+    rows: tuple[Covered, ...]
+    steps: int
+
+    def __iter__(self) -> Iterator[Covered]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        head = ("parameter", "shape", "route", "calls", "outside")
+        lines = [(r.parameter, str(r.shape), r.route, str(r.calls), str(r.outside)) for r in self.rows]
+        widths = [max(len(line[k]) for line in [head, *lines]) for k in range(len(head))]
+        table = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in [head, *lines]]
+        return "\n".join([*table, f"{len(self.rows)} parameters, {self.steps} steps"])
+
+
+def read_coverage(body: Body, plan: Plan, tracer: Tracer) -> Coverage:
+    rows = []
+    for name, shape in body.shapes.items():
+        units = plan.serving(name)
+        route = " + ".join(dict.fromkeys(u.route for u in units))
+        modules = tuple(u.name for u in units)
+        rows.append(Covered(name, shape, route, modules, tracer.calls[name], tracer.outside_calls[name]))
+    return Coverage(tuple(rows), tracer.steps_seen)
+
+
+def coverage(model: nn.Module, loss: Loss, batch: Any, *, loop: Loop) -> Coverage:
+    """Run one batch and say how each body parameter is covered; an error names the first that is not."""
+    from .featurize import Featurizer
+
+    featurizer = Featurizer(model, loss, loop=loop, steps=False, audit="off")
+    featurizer(batch)
+    assert featurizer.coverage is not None
+    return featurizer.coverage

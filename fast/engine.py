@@ -1,0 +1,94 @@
+"""One pass over one batch: forward, backward, and every body parameter's gradient handed to its sink.
+
+Parameters are frozen, so no weight gradient is ever formed: forward plus input gradients is two thirds of an ordinary
+training step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sdi.errors import CoverageError, NonFiniteError
+from sdi.loop import Loop
+
+from .batches import count_examples
+from .body import Body
+from .memory import Memory
+from .plan import Plan
+from .recompute import recomputing
+from .sinks import Sink
+from .tracer import NeedsEnclosing, Tracer
+from .unharmed import graph_keeping_checkpoints, unharmed
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+def run_pass(
+    model: nn.Module,
+    loss: Loss,
+    batch: Any,
+    loop: Loop,
+    body: Body,
+    plan: Plan,
+    make_sinks: Callable[[], Mapping[str, Sink]],
+    memory: Memory,
+) -> tuple[Tracer, Plan]:
+    """Run the loss forward and back. The plan may change on the way: it comes back, to be kept for the next batch."""
+    with unharmed(model), graph_keeping_checkpoints():
+        random = torch.get_rng_state()
+        while True:
+            torch.set_rng_state(random)
+            tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)))
+            units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
+            try:
+                with tracer.attached(), units:
+                    _forward_and_back(model, loss, batch, tracer)
+            except NeedsEnclosing as error:
+                plan = plan.enclose(model, body, error.unit, error.parameters, error.why)
+                continue
+            _refuse_silent(tracer, body)
+            return tracer, plan
+
+
+def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer) -> None:
+    with torch.enable_grad(), tracer.meter.watching():
+        losses = loss(model, batch)
+    n = _examples(losses)
+    if tracer.steps_seen == 0:
+        raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")
+    for name in tracer.body.parameters:
+        if not tracer.calls[name]:
+            raise NeedsEnclosing(tracer.plan.serving(name)[0], "its module was never called", [name])
+    bad = (~torch.isfinite(losses)).nonzero()
+    if len(bad):
+        i = int(bad[0])
+        raise NonFiniteError(f"the loss of example {i} is {float(losses[i])}; check its input and the model's weights")
+    if not losses.requires_grad:
+        raise CoverageError("the loss does not depend on the body: no gradient reaches any of its modules")
+    tracer.begin(n)
+    torch.autograd.grad(losses, tracer.leaves, torch.ones_like(losses), allow_unused=True)
+
+
+def _examples(losses: Any) -> int:
+    if not isinstance(losses, Tensor):
+        raise TypeError(f"loss must return a tensor with one value per example, got {type(losses).__name__}")
+    if losses.dim() != 1 or not len(losses):
+        raise ValueError(
+            f"loss must return one value per example: expected shape (n,), got {tuple(losses.shape)}; use reduction='none' "
+            "and average over the tokens of each example"
+        )
+    return len(losses)
+
+
+def _refuse_silent(tracer: Tracer, body: Body) -> None:
+    for name, p in body.parameters.items():
+        if not tracer.delivered[name]:
+            raise CoverageError(
+                f"body parameter {name!r} {tuple(p.shape)} got no gradient at any step: its module was called "
+                f"{tracer.calls[name]} times, but no loss depends on it there; leave it out of Loop(body=...)"
+            )

@@ -1,0 +1,122 @@
+"""featurize: step-resolved, sketched gradients of any looped `nn.Module`, taken during backprop.
+
+`Featurizer` keeps what does not change from batch to batch (plan, tables, buffers) and audits the first one;
+`featurize` is one batch through a fresh one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from sdi.features import Features
+from sdi.loop import Loop
+from sdi.sketch_map import SketchMap
+
+from .audit import audit_features
+from .batches import batch_tau, count_examples, take_examples
+from .body import find_body
+from .coverage import Coverage, read_coverage
+from .engine import Loss, run_pass
+from .memory import Memory, OverBudget
+from .plan import first_plan
+from .sinks import Accumulator, KeepSink, Tables, make_sinks
+from .workspace import Workspace
+
+AUDITS = ("first", "every", "off")
+
+
+class Featurizer:
+    """Batches -> Features, for one model, loss and loop.
+
+    memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
+    hooks as long as they fit into `budget` bytes (by default half of what is free).
+    audit: "first" checks the first batch against autograd, "every" all of them, "off" none.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        *,
+        loop: Loop,
+        sketch: SketchMap | None = None,
+        steps: bool = True,
+        audit: str = "first",
+        memory: str = "auto",
+        budget: int | None = None,
+    ) -> None:
+        if audit not in AUDITS:
+            raise ValueError(f"audit must be one of {AUDITS}, got {audit!r}")
+        self.model, self.loss, self.loop, self.steps, self.audit = model, loss, loop, steps, audit
+        self.body = find_body(model, loop)
+        self.sketch = SketchMap.keep(self.body.shapes) if sketch is None else sketch
+        self.sketch.check_shapes(self.body.shapes)
+        self.plan = first_plan(model, self.body)
+        self.memory = Memory(memory, budget)
+        device = next(iter(self.body.parameters.values())).device
+        self.dtype = torch.float32
+        for p in self.body.parameters.values():
+            self.dtype = torch.promote_types(self.dtype, p.dtype)
+        self.work = Workspace(device, self.memory.kernel_bytes)
+        self.tables: Tables = {}
+        self.batches = 0
+        self.coverage: Coverage | None = None
+
+    def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
+        features = self.features(batch, ids)
+        self.batches += 1
+        if self.audit == "every" or (self.audit == "first" and self.batches == 1):
+            audit_features(self, batch, features)
+        return features
+
+    def features(self, batch: Any, ids: Sequence[str] = ()) -> Features:
+        """Without the audit. A batch over the byte budget starts over, more carefully."""
+        while True:
+            n = count_examples(batch)
+            rows = min(self.memory.rows or n, n)
+            try:
+                if rows == n:
+                    return self._one_pass(batch, ids)
+                cuts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
+                return Features.concatenate([self._one_pass(take_examples(batch, c, n), ids[c]) for c in cuts])
+            except OverBudget:
+                self.memory.tighten(n)
+
+    def _one_pass(self, batch: Any, ids: Sequence[str]) -> Features:
+        acc = Accumulator(self.sketch, self.steps, self.dtype, self.work.device)
+
+        def sinks() -> dict[str, KeepSink]:
+            acc.clear()
+            return make_sinks(acc, self.work, self.tables)
+
+        tracer, self.plan = run_pass(
+            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory
+        )
+        self.coverage = read_coverage(self.body, self.plan, tracer)
+        tau = batch_tau(batch, tracer.steps_seen, tracer.n)
+        values, outside = acc.finish()
+        return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids))
+
+
+def featurize(
+    model: nn.Module,
+    loss: Callable[[Any, Any], Any],
+    batch: Mapping[str, Any],
+    *,
+    loop: Loop,
+    sketch: SketchMap | None = None,
+    steps: bool = True,
+    ids: Sequence[str] = (),
+    audit: str = "first",
+    memory: str = "auto",
+    budget: int | None = None,
+) -> Features:
+    """phi (or, with steps=False, g) of every body parameter for every example of a batch, sketched if a sketch is given."""
+    featurizer = Featurizer(
+        model, loss, loop=loop, sketch=sketch, steps=steps, audit=audit, memory=memory, budget=budget
+    )
+    return featurizer(batch, ids)

@@ -1,0 +1,96 @@
+"""Memory: what a pass may keep, and what to do when it would keep more.
+
+In "auto", a batch first runs with hooks; if what its graph saves passes the budget, it starts over with recompute; if
+that is too much as well, with half the examples, and so on down to one. Kernel buffers are cut to fit, too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+MODES = ("auto", "hooks", "recompute")
+CACHE_BYTES = 8 << 20  # kernels are fastest when their buffers stay in the last-level cache
+
+
+class OverBudget(Exception):
+    """The pass would keep more than the budget; it is given up and run another way."""
+
+
+class Memory:
+    """The way that the next batch will run. It only ever becomes more careful."""
+
+    def __init__(self, mode: str, budget: int | None) -> None:
+        if mode not in MODES:
+            raise ValueError(f"memory must be one of {MODES}, got {mode!r}")
+        if budget is not None and budget < 1 << 20:
+            raise ValueError(f"budget must be at least 1 MiB (1048576 bytes), got {budget}")
+        self.mode = mode
+        self.budget = budget if budget is not None or mode != "auto" else free_bytes() // 2
+        self.recompute = mode == "recompute"
+        self.rows: int | None = None  # examples at a time; None for the whole batch
+
+    @property
+    def kernel_bytes(self) -> int:
+        return CACHE_BYTES if self.budget is None else max(1 << 18, min(CACHE_BYTES, self.budget // 16))
+
+    def tighten(self, n: int) -> None:
+        """After a batch of n examples went over: recompute first, then fewer examples."""
+        if self.mode == "auto" and not self.recompute:
+            self.recompute = True
+        else:
+            self.rows = max(1, min(self.rows or n, n) // 2)
+
+    def meter(self, n: int) -> Meter:
+        """One example alone has to run, whatever it takes."""
+        return Meter(None if n == 1 and (self.recompute or self.mode == "hooks") else self.budget)
+
+
+class Meter:
+    """Counts the bytes that a graph saves, each storage once."""
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit, self.bytes = limit, 0
+        self._seen: set[int] = set()
+
+    def add(self, x: Tensor) -> None:
+        if self.limit is None or x.is_sparse or x.layout != torch.strided:
+            return
+        storage = x.untyped_storage()
+        if storage.data_ptr() not in self._seen:
+            self._seen.add(storage.data_ptr())
+            self.bytes += storage.nbytes()
+            if self.bytes > self.limit:
+                raise OverBudget
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count what autograd saves."""
+        if self.limit is None:
+            yield
+            return
+
+        def pack(x: Tensor) -> Tensor:
+            self.add(x)
+            return x
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+            yield
+
+
+def free_bytes() -> int:
+    """Memory that could be had now, on the accelerator if there is one."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info()[0])
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) // 2

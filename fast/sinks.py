@@ -1,0 +1,160 @@
+"""Where a parameter's per-example gradient goes: into its sketch, or against gradients held for exact scores.
+
+Routes know modules and produce gradients in one of four forms; a sink takes each form for one parameter and adds
+it to a slot. A slot is a loop step (0-based), or None for what enters outside the loop.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sdi.sketch_map import Block, SketchMap
+from sdi.sketches import CountSketch, TensorSketch
+
+from .tensor_sketch import TorchCountSketch, TorchTensorSketch
+from .workspace import Workspace
+
+Slot = int | None
+
+
+class Sink(Protocol):
+    """Takes the gradients of one parameter. `open` is called once the number of examples and steps is known."""
+
+    def open(self, n: int, tau: int) -> None: ...
+
+    def outer(self, slot: Slot, u: Float[Tensor, "n T d_out"], v: Float[Tensor, "n T d_in"]) -> None:
+        """The sum over tokens of outer(u, v)."""
+
+    def rows(self, slot: Slot, index: Int[Tensor, "n T"], v: Float[Tensor, "n T d_in"]) -> None:
+        """The sum over tokens of outer(one_hot(index), v)."""
+
+    def whole(self, slot: Slot, G: Float[Tensor, "n ..."]) -> None:
+        """The gradient itself, in the parameter's shape."""
+
+
+class Accumulator:
+    """One tensor for all parameters: (n, tau, D), or (n, D) when steps are summed; `outside` appears when needed."""
+
+    def __init__(self, sketch: SketchMap, steps: bool, dtype: torch.dtype, device: torch.device) -> None:
+        self.sketch, self.steps, self.dtype, self.device = sketch, steps, dtype, device
+        self.clear()
+
+    def clear(self) -> None:
+        self.values: Tensor | None = None
+        self.outside: Tensor | None = None
+        self.late: list[TensorSink] = []  # sinks that sum before they sketch
+
+    def finish(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """values and outside, after what was waiting has been added."""
+        for sink in self.late:
+            sink.finish()
+        assert self.values is not None
+        return self.values.cpu().numpy(), None if self.outside is None else self.outside.cpu().numpy()
+
+    def open(self, n: int, tau: int) -> None:
+        if self.values is None:
+            shape = (n, tau, self.sketch.size) if self.steps else (n, self.sketch.size)
+            self.values = torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def at(self, slot: Slot, block: Block) -> Float[Tensor, "n width"]:
+        assert self.values is not None, "a gradient arrived before the forward pass had ended"
+        if not self.steps:
+            return self.values[:, block.start : block.stop]
+        if slot is not None:
+            return self.values[:, slot, block.start : block.stop]
+        if self.outside is None:
+            self.outside = torch.zeros_like(self.values[:, 0])
+        return self.outside[:, block.start : block.stop]
+
+
+class KeepSink:
+    """The gradient as it is."""
+
+    def __init__(self, acc: Accumulator, block: Block) -> None:
+        self.acc, self.block = acc, block
+        self.matrix = (block.shape[0], -1)
+
+    def open(self, n: int, tau: int) -> None:
+        self.acc.open(n, tau)
+
+    def outer(self, slot: Slot, u: Tensor, v: Tensor) -> None:
+        at = self.acc.at(slot, self.block)
+        at.unflatten(1, self.matrix).baddbmm_(u.to(at.dtype).transpose(1, 2), v.to(at.dtype))
+
+    def rows(self, slot: Slot, index: Tensor, v: Tensor) -> None:
+        at = self.acc.at(slot, self.block).unflatten(1, self.matrix)
+        at.scatter_add_(1, index[..., None].expand(v.shape), v.to(at.dtype))
+
+    def whole(self, slot: Slot, G: Tensor) -> None:
+        self.acc.at(slot, self.block).add_(G.flatten(1))
+
+
+class CountSink(KeepSink):
+    """A vector's gradient into a CountSketch."""
+
+    def __init__(self, acc: Accumulator, block: Block, tables: TorchCountSketch) -> None:
+        super().__init__(acc, block)
+        self.tables = tables
+
+    def whole(self, slot: Slot, G: Tensor) -> None:
+        self.tables.add(self.acc.at(slot, self.block), G.flatten(1))
+
+
+class TensorSink(KeepSink):
+    """A matrix's gradient into a TensorSketch. Summed over steps, small matrices are summed before they are sketched."""
+
+    def __init__(self, acc: Accumulator, block: Block, tables: TorchTensorSketch, work: Workspace) -> None:
+        super().__init__(acc, block)
+        self.tables, self.work = tables, work
+        self.sum: Tensor | None = None
+
+    def outer(self, slot: Slot, u: Tensor, v: Tensor) -> None:
+        if not self.acc.steps and self.tables.route(u.shape[1]) == "gemm" and self._sum_fits(len(u)):
+            if self.sum is None:
+                self.acc.late.append(self)
+                self.sum = torch.zeros(len(u), *self.tables.shape, dtype=self.acc.dtype, device=self.acc.device)
+            self.sum.baddbmm_(u.to(self.sum.dtype).transpose(1, 2), v.to(self.sum.dtype))
+        else:
+            self.tables.add_outer(self.acc.at(slot, self.block), u, v, self.work)
+
+    def rows(self, slot: Slot, index: Tensor, v: Tensor) -> None:
+        self.tables.add_rows(self.acc.at(slot, self.block), index, v, self.work)
+
+    def whole(self, slot: Slot, G: Tensor) -> None:
+        self.tables.add_matrix(self.acc.at(slot, self.block), G.reshape(len(G), *self.tables.shape))
+
+    def finish(self) -> None:
+        if self.sum is not None:
+            self.tables.add_matrix(self.acc.at(None, self.block), self.sum)
+            self.sum = None
+
+    def _sum_fits(self, n: int) -> bool:
+        d_out, d_in = self.tables.shape
+        return n * d_out * d_in * self.acc.dtype.itemsize <= self.work.max_bytes * 4
+
+
+Tables = dict[str, TorchCountSketch | TorchTensorSketch]
+
+
+def make_sinks(acc: Accumulator, work: Workspace, tables: Tables) -> dict[str, KeepSink]:
+    """A sink for every parameter of the sketch. `tables` are kept by the caller, to be made only once."""
+    sinks: dict[str, KeepSink] = {}
+    for block in acc.sketch.blocks:
+        sketch = acc.sketch.sketches[block.name]
+        if block.name not in tables and isinstance(sketch, CountSketch):
+            tables[block.name] = TorchCountSketch(sketch, acc.device, acc.dtype)
+        if block.name not in tables and isinstance(sketch, TensorSketch):
+            tables[block.name] = TorchTensorSketch(sketch, acc.device, acc.dtype)
+        match tables.get(block.name):
+            case TorchCountSketch() as count:
+                sinks[block.name] = CountSink(acc, block, count)
+            case TorchTensorSketch() as tensor:
+                sinks[block.name] = TensorSink(acc, block, tensor, work)
+            case None:
+                sinks[block.name] = KeepSink(acc, block)
+    return sinks

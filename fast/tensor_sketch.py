@@ -1,0 +1,121 @@
+"""TensorSketch of a sum of outer products, two ways to the same numbers.
+
+    fft    per token: two CountSketches, two FFTs, a product; tokens are summed as spectra. Costs m log m a token.
+    gemm   per example: delta^T a by one GEMM into a transient buffer, then one signed scatter. Costs d_out d_in.
+
+Which is cheaper is a matter of sizes: at 128 x 128 with 81 tokens the second by ten times, at 768 x 3072 the first.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sdi.sketches import CountSketch, TensorSketch
+
+from .workspace import Workspace
+
+# Nanoseconds on two CPU cores, float32 (bench/kernels.py prints them): per element and log2 of an FFT, per element
+# scattered, per spectrum element multiplied and summed, per multiply-add of a GEMM.
+FFT_NS, SCATTER_NS, PRODUCT_NS, MADD_NS = 0.08, 0.9, 0.5, 0.015
+
+
+class TorchCountSketch:
+    """The tables of a CountSketch on a device."""
+
+    def __init__(self, sketch: CountSketch, device: torch.device, dtype: torch.dtype) -> None:
+        self.m = sketch.m
+        self.h = torch.tensor(sketch.h, device=device)
+        self.s = torch.tensor(sketch.s, device=device, dtype=dtype)
+
+    def add(self, acc: Float[Tensor, "n m"], x: Float[Tensor, "n d"]) -> None:
+        acc.index_add_(1, self.h, x.to(acc.dtype) * self.s)
+
+
+class TorchTensorSketch:
+    """The tables of a TensorSketch on a device, and the two routes."""
+
+    def __init__(self, sketch: TensorSketch, device: torch.device, dtype: torch.dtype) -> None:
+        self.m, self.shape, self.dtype = sketch.m, sketch.shape, dtype
+        self.rows = TorchCountSketch(sketch.rows, device, dtype)
+        self.cols = TorchCountSketch(sketch.cols, device, dtype)
+        self._H: Tensor | None = None
+
+    @property
+    def H(self) -> Tensor:
+        """The bucket of every entry, flattened; made when the gemm route first needs it."""
+        if self._H is None:
+            self._H = ((self.rows.h[:, None] + self.cols.h[None, :]) % self.m).flatten()
+        return self._H
+
+    def route(self, tokens: int) -> str:
+        """The cheaper route for an example with this many tokens."""
+        d_out, d_in = self.shape
+        fft = tokens * (2 * FFT_NS * self.m * log2(max(self.m, 2)) + SCATTER_NS * (d_out + d_in) + PRODUCT_NS * self.m)
+        gemm = d_out * d_in * (MADD_NS * tokens + SCATTER_NS)
+        return "fft" if fft < gemm else "gemm"
+
+    def add_outer(
+        self, acc: Float[Tensor, "n m"], u: Float[Tensor, "n T d_out"], v: Float[Tensor, "n T d_in"], work: Workspace
+    ) -> None:
+        """acc += sketch of the sum over tokens of outer(u, v), for each example."""
+        if self.route(u.shape[1]) == "gemm":
+            self.add_by_gemm(acc, u, v, work)
+        else:
+            self.add_by_fft(acc, u, v, work)
+
+    def add_by_gemm(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
+        n, tokens, _ = u.shape
+        d_out, d_in = self.shape
+        itemsize = acc.element_size()
+        chunk = max(1, work.max_bytes // (itemsize * d_out * d_in))
+        for i in range(0, n, chunk):
+            k = min(chunk, n - i)
+            us = torch.mul(u[i : i + k], self.rows.s, out=work.take("us", (k, tokens, d_out), self.dtype))
+            vs = torch.mul(v[i : i + k], self.cols.s, out=work.take("vs", (k, tokens, d_in), self.dtype))
+            G = torch.bmm(us.transpose(1, 2), vs, out=work.take("G", (k, d_out, d_in), self.dtype))
+            acc[i : i + k].index_add_(1, self.H, G.view(k, -1))
+
+    def add_by_fft(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
+        n, tokens, _ = u.shape
+        row_bytes = 4 * acc.element_size() * self.m  # two sketches, two spectra
+        rows = max(1, work.max_bytes // row_bytes)
+        examples, length = max(1, rows // tokens), min(rows, tokens)
+        for i in range(0, n, examples):
+            for j in range(0, tokens, length):
+                part = slice(i, i + examples), slice(j, j + length)
+                spectrum = self._spectrum("u", u[part], self.rows, work)
+                spectrum.mul_(self._spectrum("v", v[part], self.cols, work))
+                acc[part[0]] += torch.fft.irfft(spectrum.sum(dim=1), n=self.m)
+
+    def _spectrum(self, name: str, x: Float[Tensor, "k T d"], side: TorchCountSketch, work: Workspace) -> Tensor:
+        k, tokens, d = x.shape
+        signed = torch.mul(x, side.s, out=work.take(name + "s", (k, tokens, d), self.dtype)).view(-1, d)
+        sketched = work.take(name + "c", (k * tokens, self.m), self.dtype).zero_().index_add_(1, side.h, signed)
+        complex_type = torch.complex128 if self.dtype == torch.float64 else torch.complex64
+        spectrum = work.take(name + "f", (k * tokens, self.m // 2 + 1), complex_type)
+        torch.fft.rfft(sketched, out=spectrum)
+        return spectrum.view(k, tokens, -1)
+
+    def add_matrix(self, acc: Float[Tensor, "n m"], G: Float[Tensor, "n d_out d_in"]) -> None:
+        """acc += sketch of a gradient that exists already."""
+        signed = G.to(self.dtype) * self.rows.s[:, None] * self.cols.s
+        acc.index_add_(1, self.H, signed.view(len(G), -1))
+
+    def add_rows(
+        self, acc: Float[Tensor, "n m"], index: Tensor, v: Float[Tensor, "n T d_in"], work: Workspace
+    ) -> None:
+        """acc += sketch of the sum over tokens of outer(one_hot(index), v): an embedding's gradient.
+
+        A row's sketch is the sketch of v, turned by the row's bucket.
+        """
+        n, tokens, d = v.shape
+        chunk = max(1, work.max_bytes // (acc.element_size() * d * tokens * 3))
+        for i in range(0, n, chunk):
+            at, x = index[i : i + chunk], v[i : i + chunk]
+            signed = x.to(self.dtype) * self.cols.s * self.rows.s[at][..., None]
+            bucket = (self.rows.h[at][..., None] + self.cols.h) % self.m  # (k, T, d)
+            acc[i : i + chunk].scatter_add_(1, bucket.flatten(1), signed.flatten(1))
