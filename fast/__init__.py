@@ -4,20 +4,27 @@ if __name__ != "sdi.fast":
     raise ImportError("this folder is installed as sdi.fast: write `import sdi.fast`, not `import fast`")
 
 from .coverage import Coverage, Covered, coverage
+from .exact import ExactScores, exact_scores
 from .featurize import Featurizer, featurize
 from .model import LoopedTransformer, token_cross_entropy
 from .scores import sdi, sdi_train, step_matrix, tracin
+from .weights import body_shapes, weights_kept, with_weights
 
 __all__ = [
     "Coverage",
     "Covered",
+    "ExactScores",
     "Featurizer",
     "LoopedTransformer",
+    "body_shapes",
     "coverage",
+    "exact_scores",
     "featurize",
     "sdi",
     "sdi_train",
     "step_matrix",
     "token_cross_entropy",
     "tracin",
+    "weights_kept",
+    "with_weights",
 ]

@@ -8,14 +8,18 @@ if __name__ != "sdi.reference":
     raise ImportError("this folder is installed as sdi.reference: write `import sdi.reference`, not `import reference`")
 
 from .featurize import featurize
+from .featurizer import Featurizer
 from .gradient import gradient, step_gradients
 from .loss import TokenCrossEntropy, token_cross_entropy
 from .model import LoopedTransformer
 from .scores import sdi, sdi_train, step_matrix, tracin
+from .weights import body_shapes, weights_kept, with_weights
 
 __all__ = [
+    "Featurizer",
     "LoopedTransformer",
     "TokenCrossEntropy",
+    "body_shapes",
     "featurize",
     "gradient",
     "sdi",
@@ -24,4 +28,6 @@ __all__ = [
     "step_matrix",
     "token_cross_entropy",
     "tracin",
+    "weights_kept",
+    "with_weights",
 ]

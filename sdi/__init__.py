@@ -4,13 +4,20 @@
 `sdi.backend("fast")`, which import what they need when asked.
 """
 
+from typing import Any
+
+from sdi.attribute import attribute
 from sdi.backends import Backend, backend
-from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch
+from sdi.choose_m import choose_m
+from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch, StoreError
 from sdi.features import Features
 from sdi.loop import Loop
 from sdi.looped_config import LoopedConfig
+from sdi.result import Result, load
 from sdi.sketch_map import Block, SketchMap
 from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.store import Store
+from sdi.topk import stream_top
 
 __version__ = "0.1.0"
 
@@ -25,8 +32,21 @@ __all__ = [
     "Loop",
     "LoopedConfig",
     "NonFiniteError",
+    "Result",
     "SketchMap",
     "SketchMismatch",
+    "Store",
+    "StoreError",
     "TensorSketch",
+    "attribute",
     "backend",
+    "choose_m",
+    "coverage",
+    "load",
+    "stream_top",
 ]
+
+
+def coverage(model: Any, loss: Any, batch: Any, *, loop: Loop) -> Any:
+    """Every body parameter with its shape, the route that serves it and the calls seen, as a table."""
+    return backend("fast").coverage(model, loss, batch, loop=loop)  # type: ignore[attr-defined]

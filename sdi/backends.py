@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any, Protocol, cast
 
@@ -43,6 +44,10 @@ class Backend(Protocol):
     """What every backend exports, with these signatures."""
 
     featurize: Featurize
+    Featurizer: Callable[..., Any]  # `featurize` with all but the batch given: Featurizer(...)(batch, ids)
+    with_weights: Callable[[Any, Mapping[str, Any]], Any]  # the model with a checkpoint's weights
+    weights_kept: Callable[[Any], AbstractContextManager[None]]  # the model keeps its own weights in the end
+    body_shapes: Callable[[Any, Loop], dict[str, tuple[int, ...]]]
     tracin: Callable[[Any, Any], Float[Array, "n q"]]
     sdi: Callable[[Any, Any], Float[Array, "n q tau"]]
     sdi_train: Callable[[Any, Any], Float[Array, "n q tau"]]

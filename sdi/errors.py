@@ -18,6 +18,10 @@ class NonFiniteError(ValueError):
     """A NaN or an infinity, with the parameter, step and example where it stands."""
 
 
+class StoreError(ValueError):
+    """A store that cannot be used as asked: other settings, in use, newer, or damaged."""
+
+
 class AuditError(RuntimeError):
     """A self-check found a number that differs from autograd's: the run must not go on."""
 

@@ -21,18 +21,19 @@ def energy(scores: Float[Array, "n q tau"]) -> Float[Array, "q tau"]:
     return np.abs(_finite(scores)).sum(axis=0)
 
 
-def late_mass(energy: Float[Array, "... tau"], first: int | None = None) -> Float[Array, "..."]:
-    """The share of energy at steps `first` and later; by default the second half.
+def late_mass(energy: Float[Array, "... tau"], first: int | Array | None = None) -> Float[Array, "..."]:
+    """The share of energy at steps `first` and later; by default the second half. `first` may differ by row.
 
     >>> late_mass(np.array([1.0, 1.0, 1.0, 5.0]))
     array(0.75)
     """
     shares = _shares(energy)
     tau = shares.shape[-1]
-    first = tau // 2 + 1 if first is None else first
-    if not 1 <= first <= tau:
+    start = np.asarray(tau // 2 + 1 if first is None else first)
+    if start.min(initial=1) < 1 or start.max(initial=1) > tau:
         raise ValueError(f"first must be a step from 1 to {tau}, got {first}")
-    return np.asarray(np.minimum(shares[..., first - 1 :].sum(axis=-1), 1.0))  # rounding may carry it a hair beyond
+    late = np.arange(1, tau + 1) >= start[..., None]
+    return np.asarray(np.minimum(np.where(late, shares, 0.0).sum(axis=-1), 1.0))
 
 
 def centre_of_mass(energy: Float[Array, "... tau"]) -> Float[Array, "..."]:

@@ -1,0 +1,114 @@
+"""The exact route: SDI and TracIn without a sketch, where step gradients of all queries would not fit.
+
+Training gradients are held (n x D numbers); a query step is scored as its gradient arrives, against each of them: for a
+matrix, the sum over tokens of delta . (G_i a), which is one more product of the forward pass's size per training example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sdi.loop import Loop
+
+from .batches import batch_tau
+from .engine import Loss, run_pass
+from .featurize import Featurizer
+from .sinks import Slot
+
+
+class ExactScores(NamedTuple):
+    """sdi[i, j, t], what enters outside the loop, and the steps that each query took."""
+
+    sdi: Float[np.ndarray, "n q tau"]
+    outside: Float[np.ndarray, "n q"]
+    tau: Int[np.ndarray, "q"]
+
+    @property
+    def tracin(self) -> Float[np.ndarray, "n q"]:
+        return self.sdi.sum(axis=-1) + self.outside
+
+
+class Scoreboard:
+    """Scores of the queries of one batch, all parameters together."""
+
+    def __init__(self, n_train: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.n_train, self.dtype, self.device = n_train, dtype, device
+        self.sdi: Tensor | None = None
+        self.outside: Tensor | None = None
+
+    def open(self, n: int, tau: int) -> None:
+        if self.sdi is None:
+            self.sdi = torch.zeros(self.n_train, n, tau, dtype=self.dtype, device=self.device)
+            self.outside = torch.zeros(self.n_train, n, dtype=self.dtype, device=self.device)
+
+    def at(self, slot: Slot) -> Float[Tensor, "n_train n"]:
+        assert self.sdi is not None
+        assert self.outside is not None
+        return self.outside if slot is None else self.sdi[:, :, slot]
+
+
+class ScoreSink:
+    """Takes a query's gradients of one parameter, and keeps only their products with the training gradients G."""
+
+    def __init__(self, board: Scoreboard, G: Float[Tensor, "n_train ..."]) -> None:
+        self.board, self.G = board, G
+
+    def open(self, n: int, tau: int) -> None:
+        self.board.open(n, tau)
+
+    def outer(self, slot: Slot, u: Tensor, v: Tensor) -> None:
+        u, v = u.to(self.G.dtype), v.to(self.G.dtype)
+        for i, G in enumerate(self.G.flatten(2)):
+            self.board.at(slot)[i] += (torch.matmul(v, G.T) * u).sum(dim=(1, 2))
+
+    def rows(self, slot: Slot, index: Tensor, v: Tensor) -> None:
+        v = v.to(self.G.dtype)
+        for i, G in enumerate(self.G):
+            self.board.at(slot)[i] += (G[index] * v).sum(dim=(1, 2))
+
+    def whole(self, slot: Slot, G: Tensor) -> None:
+        self.board.at(slot).add_(self.G.flatten(1) @ G.to(self.G.dtype).flatten(1).T)
+
+
+def exact_scores(
+    model: nn.Module,
+    loss: Loss,
+    train: Iterable[Any],
+    query: Iterable[Any],
+    *,
+    loop: Loop,
+    audit: str = "first",
+    memory: str = "auto",
+) -> ExactScores:
+    """Scores of every query batch against every training batch, at the model's present weights."""
+    make = Featurizer(model, loss, loop=loop, steps=False, audit=audit, memory=memory)
+    g = [torch.from_numpy(make(batch).values) for batch in train]
+    if not g:
+        raise ValueError("train must hold at least one batch, got none")
+    G = torch.cat(g).to(make.work.device)
+    by_name = {b.name: G[:, b.start : b.stop].unflatten(1, b.shape) for b in make.sketch.blocks}
+    parts: list[tuple[Tensor, Tensor]] = []
+    taus: list[np.ndarray] = []
+    for batch in query:
+        board = Scoreboard(len(G), make.dtype, make.work.device)
+
+        def sinks(board: Scoreboard = board) -> dict[str, ScoreSink]:
+            board.sdi = board.outside = None
+            return {name: ScoreSink(board, part) for name, part in by_name.items()}
+
+        tracer, make.plan = run_pass(model, loss, batch, loop, make.body, make.plan, sinks, make.memory)
+        assert board.sdi is not None
+        assert board.outside is not None
+        parts.append((board.sdi, board.outside))
+        taus.append(batch_tau(batch, tracer.steps_seen, tracer.n))
+    if not parts:
+        raise ValueError("query must hold at least one batch, got none")
+    steps = max(s.shape[2] for s, _ in parts)
+    sdi = torch.cat([torch.nn.functional.pad(s, (0, steps - s.shape[2])) for s, _ in parts], dim=1)
+    return ExactScores(sdi.cpu().numpy(), torch.cat([o for _, o in parts], dim=1).cpu().numpy(), np.concatenate(taus))

@@ -1,0 +1,40 @@
+"""Weights of checkpoints in and out of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from sdi.loop import Loop
+from sdi.weights import match_names
+
+from .body import find_body
+
+
+def with_weights(model: nn.Module, weights: Mapping[str, Any]) -> nn.Module:
+    """The model with these weights, copied into its own parameters."""
+    own = model.state_dict()
+    matched = match_names(weights, {name: tuple(t.shape) for name, t in own.items()})
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(torch.as_tensor(matched[name]))
+    return model
+
+
+@contextmanager
+def weights_kept(model: nn.Module) -> Iterator[None]:
+    """Whatever is loaded in between, the model leaves with the weights it came with."""
+    kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    try:
+        yield
+    finally:
+        with_weights(model, kept)
+
+
+def body_shapes(model: nn.Module, loop: Loop) -> dict[str, tuple[int, ...]]:
+    """The shape of every body parameter, by name."""
+    return find_body(model, loop).shapes

@@ -1,0 +1,32 @@
+"""Weights of checkpoints in a model: the twin of `fast/weights.py`, without changing anything in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from sdi.loop import Loop
+from sdi.weights import match_names
+
+from .model import LoopedTransformer
+
+
+def with_weights(model: LoopedTransformer, weights: Mapping[str, Any]) -> LoopedTransformer:
+    """A model of the same config with these weights."""
+    matched = match_names(weights, model.config.shapes())
+    return LoopedTransformer(model.config, {name: np.asarray(w, dtype=np.float64) for name, w in matched.items()})
+
+
+@contextmanager
+def weights_kept(model: LoopedTransformer) -> Iterator[None]:
+    """Nothing to do: `with_weights` makes a new model."""
+    yield
+
+
+def body_shapes(model: LoopedTransformer, loop: Loop) -> dict[str, tuple[int, ...]]:
+    """The shape of every body parameter, by name."""
+    shapes = model.config.shapes()
+    return {name: shapes[name] for name in loop.select(shapes)}

@@ -1,0 +1,164 @@
+"""Checkpoints: weights read as tensors only, each with its eta; never a silent default.
+
+A file is safetensors, or a torch file that holds nothing but tensors and plain containers: a state dict, or a dict with
+one under "model", "state_dict" or "model_state_dict" and an optimiser's under "optimizer" or "optimizer_state_dict".
+
+eta, the weight of a checkpoint, is the learning rate it was trained with. It comes from (the first that is there)
+  1. the list given to `attribute(eta=...)`, one number per checkpoint;
+  2. a sidecar: FILE with the ending .json beside the checkpoint, {"eta": 0.001} or {"eta": {"core": 0.001, ...}};
+  3. the safetensors file's metadata, "eta";
+  4. the optimiser's state in the file: the "lr" of its parameter groups.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import math
+import pickle
+import re
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sdi.files import sha256
+
+MODEL_KEYS = ("model", "state_dict", "model_state_dict")
+OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
+
+Eta = float | dict[str, float]  # one number, or one per parameter (or module) name
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint's file, its weight and its fingerprint. `weights` reads it."""
+
+    path: Path
+    eta: Eta
+    fingerprint: str
+
+    @property
+    def key(self) -> str:
+        """A name for folders: readable, and different for different content."""
+        return f"{self.path.stem}-{self.fingerprint[:8]}"
+
+    def weights(self) -> dict[str, Any]:
+        """The tensors of the model, by name."""
+        return _read(self.path)[0]()
+
+    def eta_of(self, parameter: str) -> float:
+        """The weight of one parameter's part of a score."""
+        if not isinstance(self.eta, dict):
+            return self.eta
+        hits = [name for name in self.eta if parameter == name or parameter.startswith(name + ".")]
+        if not hits:
+            raise ValueError(f"eta of {self.path.name} has none for parameter {parameter!r}, only for {list(self.eta)}")
+        return self.eta[max(hits, key=len)]
+
+
+def find_checkpoints(
+    patterns: Sequence[str | Path] | str | Path, eta: Sequence[float] | None = None
+) -> list[Checkpoint]:
+    """The files that the patterns name, in natural order (step-9 before step-10), each with its eta."""
+    patterns = [patterns] if isinstance(patterns, (str, Path)) else list(patterns)
+    paths: list[Path] = []
+    for pattern in patterns:
+        found = sorted(glob.glob(str(pattern)), key=_natural)
+        if not found:
+            raise ValueError(f"checkpoints: {str(pattern)!r} names no file")
+        paths += [Path(p) for p in found if Path(p) not in paths and not p.endswith(".json")]
+    if eta is not None and len(eta) != len(paths):
+        raise ValueError(f"eta must hold one weight for each of the {len(paths)} checkpoints, got {len(eta)}")
+    made = []
+    for k, path in enumerate(paths):
+        value: Eta = float(eta[k]) if eta is not None else read_eta(path)
+        made.append(Checkpoint(path, _checked(value, path), sha256(path)))
+    return made
+
+
+def read_eta(path: Path) -> Eta:
+    """From the sidecar, the metadata or the optimiser; an error that says how to give it otherwise."""
+    sidecar = path.with_suffix(".json")
+    if sidecar.is_file():
+        content = json.loads(sidecar.read_text())
+        if isinstance(content, dict) and "eta" in content:
+            return content["eta"] if isinstance(content["eta"], dict) else float(content["eta"])
+    _, extra = _read(path)
+    if "eta" in extra:
+        return float(extra["eta"])
+    if "optimiser" in extra:
+        return _optimiser_eta(extra["optimiser"], path)
+    raise ValueError(
+        f"no eta for checkpoint {path}: give eta=[...] with one learning rate per checkpoint, or write "
+        f'{{"eta": ...}} to {sidecar.name} beside it, or save the optimiser\'s state in the checkpoint'
+    )
+
+
+def _optimiser_eta(state: Any, path: Path) -> Eta:
+    groups = state.get("param_groups", []) if isinstance(state, Mapping) else []
+    rates = [float(group["lr"]) for group in groups if "lr" in group]
+    if len(rates) != len(groups) or not rates:
+        raise ValueError(f"the optimiser's state in {path} has no learning rates; give eta=[...]")
+    if len(set(rates)) == 1:
+        return rates[0]
+    if not all("param_names" in group for group in groups):
+        raise ValueError(
+            f"the optimiser in {path} has groups with different learning rates {rates} but without parameter names; "
+            "make it from model.named_parameters(), or give eta as {name: rate} in a sidecar, or eta=[...]"
+        )
+    return {name: rate for group, rate in zip(groups, rates, strict=True) for name in group["param_names"]}
+
+
+def _checked(eta: Eta, path: Path) -> Eta:
+    for value in eta.values() if isinstance(eta, dict) else [eta]:
+        if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+            raise ValueError(f"eta of {path} must be finite and not negative, got {value!r}")
+    return eta
+
+
+def _read(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+    """(what loads the model's tensors, what else is of use: eta, optimiser). Tensors are only mapped until loaded."""
+    if not path.is_file():
+        raise ValueError(f"checkpoint {path} does not exist")
+    if path.suffix == ".safetensors":
+        from safetensors import SafetensorError, safe_open
+        from safetensors.torch import load_file
+
+        try:
+            with safe_open(path, framework="pt") as file:
+                extra = dict(file.metadata() or {})
+        except SafetensorError as error:
+            raise ValueError(f"checkpoint {path} is not a safetensors file: {error}") from None
+        return partial(load_file, path), extra
+    return _read_torch(path)
+
+
+def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(
+            f"checkpoint {path} is refused, because it holds more than tensors and could run code when loaded; "
+            f"save the state dict alone, best as safetensors ({reason[:200]})"
+        ) from None
+    except (RuntimeError, EOFError, ValueError) as error:
+        raise ValueError(f"checkpoint {path} cannot be read: {str(error).splitlines()[0][:200]}") from None
+    if not isinstance(content, Mapping):
+        raise ValueError(f"checkpoint {path} must hold a state dict, got {type(content).__name__}")
+    state = next((content[key] for key in MODEL_KEYS if isinstance(content.get(key), Mapping)), content)
+    optimiser = next((content[key] for key in OPTIMISER_KEYS if isinstance(content.get(key), Mapping)), None)
+    extra: dict[str, Any] = {} if optimiser is None else {"optimiser": optimiser}
+    if "eta" in content and state is not content:
+        extra["eta"] = content["eta"]
+    tensors = {str(name): value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    return lambda: tensors, extra
+
+
+def _natural(path: str) -> list[Any]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]

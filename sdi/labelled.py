@@ -1,0 +1,79 @@
+"""Labelled: an array whose axes have names and whose rows have ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sdi.errors import nearest
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """values[i, j, ...] with the name of each axis and the label of each place on it. Steps are labelled from 1.
+
+    >>> a = Labelled(np.eye(2), ("train", "query"), {"train": ("a", "b"), "query": ("x", "y")})
+    >>> a.sel(train="b").values
+    array([0., 1.])
+    """
+
+    values: np.ndarray
+    dims: tuple[str, ...]
+    coords: Mapping[str, tuple[Any, ...]]
+
+    def __post_init__(self) -> None:
+        lengths = tuple(len(self.coords[d]) for d in self.dims)
+        if self.values.shape != lengths:
+            raise ValueError(f"values must have shape {lengths} for dims {self.dims}, got {self.values.shape}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.values, dtype=dtype)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{d}: {n}" for d, n in zip(self.dims, self.shape, strict=True))
+        return f"Labelled({sizes})\n{self.values!r}"
+
+    def sel(self, **labels: Any) -> Labelled:
+        """The part at these labels; the axes named disappear."""
+        index: list[Any] = [slice(None)] * len(self.dims)
+        for dim, label in labels.items():
+            if dim not in self.dims:
+                raise ValueError(f"no dimension {dim!r} in {self.dims}{nearest(dim, self.dims)}")
+            index[self.dims.index(dim)] = self.position(dim, label)
+        dims = tuple(d for d in self.dims if d not in labels)
+        return Labelled(self.values[tuple(index)], dims, {d: self.coords[d] for d in dims})
+
+    def sum(self, dim: str) -> Labelled:
+        dims = tuple(d for d in self.dims if d != dim)
+        return Labelled(self.values.sum(axis=self.dims.index(dim)), dims, {d: self.coords[d] for d in dims})
+
+    def position(self, dim: str, label: Any) -> int:
+        """Where a label stands on an axis; labels are compared as they are written."""
+        places = [str(c) for c in self.coords[dim]]
+        if str(label) not in places:
+            raise ValueError(f"no {dim} {label!r} among {len(places)}{nearest(str(label), places)}")
+        return places.index(str(label))
+
+    def to_xarray(self) -> Any:
+        """As an xarray.DataArray (needs xarray)."""
+        try:
+            import xarray
+        except ImportError:
+            raise ImportError("to_xarray needs xarray: pip install 'sdi-influence[labels]'") from None
+        return xarray.DataArray(self.values, dims=self.dims, coords={d: list(self.coords[d]) for d in self.dims})
+
+    def to_pandas(self) -> Any:
+        """As a pandas.Series with one level of index per axis (needs pandas)."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_pandas needs pandas: pip install 'sdi-influence[labels]'") from None
+        index = pandas.MultiIndex.from_product([self.coords[d] for d in self.dims], names=self.dims)
+        return pandas.Series(self.values.reshape(-1), index=index)

@@ -1,0 +1,91 @@
+"""scoring: a store -> a Result, checkpoint by checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sdi import scores
+from sdi.checkpoints import Checkpoint
+from sdi.features import Features
+from sdi.labelled import Labelled
+from sdi.result import MODES, Result
+from sdi.store import Store
+from sdi.uncertainty import standard_error
+
+Array = np.ndarray
+
+
+def score(
+    store: Store,
+    checkpoints: Sequence[Checkpoint],
+    train_ids: Sequence[str],
+    query_ids: Sequence[str],
+    mode: str,
+    info: Mapping[str, Any],
+) -> Result:
+    """Scores of these examples, weighted by eta and summed over checkpoints, with their standard errors."""
+    by_checkpoint, outside, stderr, total_stderr = [], [], [], []
+    for checkpoint in checkpoints:
+        train = store.read(checkpoint.key, "train", train_ids)
+        query = store.read(checkpoint.key, "query", query_ids)
+        eta = np.array([checkpoint.eta_of(b.name) for b in store.blocks])
+        weighted = weigh(query, eta)
+        match mode:
+            case "query":
+                main = scores.sdi(train, weighted)
+                outside.append(scores.outside(train, weighted))
+            case "train":
+                main = scores.sdi_train(train, weighted)
+                outside.append(scores.outside(weighted, train).T)
+            case "matrix":
+                main = scores.step_matrix(train, weighted)
+                outside.append(scores.tracin(train, weighted) - main.sum(axis=(2, 3)))
+            case _:
+                main = scores.tracin(train, weighted)
+                outside.append(np.zeros_like(main))
+        by_checkpoint.append(main)
+        stderr.append(_stderr(store, train, query, eta, mode))
+        total_stderr.append(_stderr(store, summed(train), summed(query), eta, "tracin"))
+    steps = {"step": by_checkpoint[0].shape[-1], "train_step": by_checkpoint[0].shape[2] if mode == "matrix" else 0}
+    coords: dict[str, tuple[Any, ...]] = {
+        "checkpoint": tuple(c.key for c in checkpoints),
+        "train": tuple(train_ids),
+        "query": tuple(query_ids),
+        **{name: tuple(range(1, count + 1)) for name, count in steps.items()},
+    }
+    dims = ("train", "query", *MODES[mode])
+    return Result(
+        mode=mode,
+        by_checkpoint=Labelled(np.stack(by_checkpoint), ("checkpoint", *dims), coords),
+        outside=Labelled(np.sum(outside, axis=0), dims[:2], coords),
+        stderr=Labelled(np.sum(stderr, axis=0), dims, coords),
+        tracin_stderr=Labelled(np.sum(total_stderr, axis=0), dims[:2], coords),
+        tau=Labelled(train.tau, ("train",), coords) if mode == "train" else Labelled(query.tau, ("query",), coords),
+        info=dict(info),
+    )
+
+
+def weigh(features: Features, eta: Float[Array, "P"]) -> Features:
+    """Every parameter's part times its eta."""
+    columns = np.repeat(eta, [b.stop - b.start for b in features.blocks]).astype(features.values.dtype)
+    outside = None if features.outside is None else features.outside * columns
+    return Features(features.values * columns, features.tau, features.blocks, features.sketch, outside, features.ids)
+
+
+def summed(features: Features) -> Features:
+    """The features summed over steps."""
+    return Features(features.g, features.tau, features.blocks, features.sketch, None, features.ids)
+
+
+def _stderr(store: Store, train: Features, query: Features, eta: Array, mode: str) -> Array:
+    if mode == "query":
+        train = summed(train)
+    if mode == "train":
+        query = summed(query)
+    error = standard_error(store.sketch, train, query, eta)
+    # (n, tau, q) or (n, tau, q, tau'): training axes first; the query's axis stands second in a result.
+    return error.swapaxes(1, 2) if mode in ("train", "matrix") else error

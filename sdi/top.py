@@ -1,0 +1,124 @@
+"""top: the training examples that most influence a query, with error bars and a mark where the order is noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from sdi.summaries import late_mass
+from sdi.uncertainty import Z95
+
+if TYPE_CHECKING:
+    from sdi.result import Result
+
+ORDERS = ("signed", "absolute", "late")
+LATE = 0.5  # by "late": only examples with at least this share of their influence in the later half of the loop
+Array = np.ndarray
+
+
+class TopRow(NamedTuple):
+    rank: int
+    train: str
+    score: float
+    stderr: float
+    late: float  # share of |score| in the later half of the loop; NaN without steps
+    tied: bool  # the next row might as well stand here: the difference is within noise
+
+
+@dataclass(frozen=True)
+class Top:
+    """A ranking. Prints as a table."""
+
+    query: str
+    steps: str
+    by: str
+    rows: tuple[TopRow, ...]
+
+    def __iter__(self) -> Iterator[TopRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        width = max([5, *(len(r.train) for r in self.rows)])
+        head = f"{'rank':>4}  {'train':<{width}}  {'score':>11}  +- 95%"
+        lines = [f"query {self.query}, {self.steps}, by {self.by}", head]
+        for r in self.rows:
+            tie = "  ~ order of this and the next is within noise" if r.tied else ""
+            lines.append(f"{r.rank:>4}  {r.train:<{width}}  {r.score:>+11.4g}  {Z95 * r.stderr:.2g}{tie}")
+        return "\n".join(lines)
+
+
+def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: str, late: float) -> Top:
+    """See `Result.top`."""
+    check_order(k, by)
+    j = result.tracin.position("query", query)
+    scores, errors = result.tracin.values[:, j], result.tracin_stderr.values[:, j]
+    words = "all steps"
+    if result.mode in ("query", "train"):
+        sdi, tau = result.sdi.values[:, j], len(result.sdi.coords["step"])
+        first, last = step_range(steps, tau)
+        if steps is not None:
+            scores = sdi[:, first - 1 : last].sum(axis=-1)
+            # Steps share one sketch, so their errors may all point one way.
+            errors = result.stderr.values[:, j, first - 1 : last].sum(axis=-1)
+            words = f"steps {first} to {last} of {tau}"
+        shares = late_mass(np.abs(sdi), result.halves[j] if result.mode == "query" else result.halves)
+    elif steps is None and by != "late":
+        shares = np.full(len(scores), np.nan)
+    else:
+        raise ValueError(f"steps and by='late' need one step axis; this result has mode={result.mode!r}")
+    keys = order_keys(scores, shares, by, late)
+    order = [i for i in np.argsort(-keys, kind="stable")[:k] if keys[i] > -np.inf]
+    ids = [str(i) for i in result.tracin.coords["train"]]
+    return Top(str(query), words, by, top_rows(ids, np.array(order, dtype=np.int64), scores, errors, shares))
+
+
+def check_order(k: int, by: str) -> None:
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    if by not in ORDERS:
+        raise ValueError(f"by must be one of {ORDERS}, got {by!r}")
+
+
+def order_keys(scores: Float[Array, "..."], shares: Float[Array, "..."] | None, by: str, late: float) -> Array:
+    """What to sort by, largest first; -inf for what is to be left out."""
+    if by == "signed":
+        return np.asarray(scores)
+    if by == "absolute" or shares is None:
+        return np.abs(scores)
+    return np.where(np.nan_to_num(shares, nan=-1.0) >= late, np.abs(scores), -np.inf)
+
+
+def top_rows(ids: list[str], order: Array, scores: Array, errors: Array, late: Array) -> tuple[TopRow, ...]:
+    rows = []
+    for place, i in enumerate(order):
+        tied = False
+        if place + 1 < len(order):
+            n = order[place + 1]
+            noise = Z95 * np.hypot(errors[i], errors[n])
+            tied = bool(noise > 0 and abs(scores[i] - scores[n]) <= noise)
+        rows.append(TopRow(place + 1, ids[i], float(scores[i]), float(errors[i]), float(late[i]), tied))
+    return tuple(rows)
+
+
+def step_range(steps: slice | int | None, tau: int) -> tuple[int, int]:
+    """First and last step, from 1, both included.
+
+    >>> step_range(slice(17, 32), 40), step_range(None, 40), step_range(3, 40), step_range(slice(17, None), 40)
+    ((17, 32), (1, 40), (3, 3), (17, 40))
+    """
+    if steps is None:
+        return 1, tau
+    if isinstance(steps, int):
+        steps = slice(steps, steps)
+    first = 1 if steps.start is None else int(steps.start)
+    last = tau if steps.stop is None else int(steps.stop)
+    if steps.step not in (None, 1) or not 1 <= first <= last <= tau:
+        raise ValueError(f"steps must lie within 1 to {tau}, first at most last, got {steps}")
+    return first, last

@@ -1,0 +1,159 @@
+"""topk: the strongest training examples per query, over mapped shards, without an n x q x tau array.
+
+Training rows pass by in blocks, straight from the mapped file into one matrix product with the query's steps; a block's
+scores are reduced to one number per target and merged into the k best so far. A target is a query, or one of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from sdi.checkpoints import Checkpoint
+from sdi.scoring import summed, weigh
+from sdi.store import Row, Store, find_row
+from sdi.summaries import late_mass
+from sdi.top import LATE, Top, check_order, order_keys, step_range, top_rows
+from sdi.uncertainty import standard_error
+
+Array = np.ndarray
+BLOCK_BYTES = 64 << 20
+
+
+def stream_top(
+    store: Store,
+    checkpoints: Sequence[Checkpoint],
+    queries: Sequence[str],
+    k: int = 10,
+    steps: slice | int | None = None,
+    by: str = "signed",
+    late: float = LATE,
+) -> list[Top]:
+    """The k best training examples for each query at these steps; what `Result.top` gives, for stores of any size."""
+    check_order(k, by)
+    features = [store.read(c.key, "query", queries) for c in checkpoints]
+    if not all(f.has_steps for f in features):
+        raise ValueError(f"store {store.path} holds queries without steps (mode 'tracin'); featurize with mode 'query'")
+    tau = features[0].phi.shape[1]
+    first, last = step_range(steps, tau)
+    eta = [np.array([c.eta_of(b.name) for b in store.blocks]) for c in checkpoints]
+    weighted = [weigh(f, e) for f, e in zip(features, eta, strict=True)]
+    half = features[0].tau // 2 + 1
+    if by == "late":  # every step is needed
+        columns = [f.phi.reshape(-1, f.phi.shape[2]) for f in weighted]
+    elif steps is None:
+        columns = [f.g for f in weighted]
+    else:  # by linearity, steps may be summed before the product
+        columns = [f.phi[:, first - 1 : last].sum(axis=1) for f in weighted]
+
+    def keys_of(scores: Float[Array, "b C"]) -> Float[Array, "b q"]:
+        if by != "late":
+            return order_keys(scores, None, by, late)
+        by_step = scores.reshape(len(scores), len(queries), tau)
+        return order_keys(by_step[:, :, first - 1 : last].sum(axis=2), late_mass(np.abs(by_step), half), by, late)
+
+    best = stream_best(store, checkpoints, columns, keys_of, k)
+    words = "all steps" if steps is None else f"steps {first} to {last} of {tau}"
+    tops = []
+    for j, query in enumerate(queries):
+        ids = best[j]
+        scores, errors = np.zeros(len(ids)), np.zeros(len(ids))
+        by_step = np.zeros((len(ids), tau))
+        for c, f, w, e in zip(checkpoints, features, weighted, eta, strict=True):
+            if not ids:
+                break
+            train = store.read(c.key, "train", ids)
+            train = summed(train) if train.has_steps else train
+            scores += train.values @ (w.g[j] if steps is None else w.phi[j, first - 1 : last].sum(axis=0))
+            by_step += train.values @ w.phi[j].T
+            error = standard_error(store.sketch, train, summed(f) if steps is None else f, e)[:, j]
+            errors += error if steps is None else error[:, first - 1 : last].sum(axis=1)
+        shares = late_mass(np.abs(by_step), half[j]) if ids else np.zeros(0)
+        tops.append(Top(query, words, by, top_rows(ids, np.arange(len(ids)), scores, errors, shares)))
+    return tops
+
+
+def stream_best(
+    store: Store,
+    checkpoints: Sequence[Checkpoint],
+    columns: Sequence[Float[Array, "C D"]],
+    keys_of: Callable[[Float[Array, "b C"]], Float[Array, "b T"]],
+    k: int,
+) -> list[list[str]]:
+    """For each target, the ids of the k training examples with the largest keys, best first; without keys of -inf."""
+    ids: list[str] = []
+    best: Best | None = None
+    transposed = [np.ascontiguousarray(c.T) for c in columns]
+    for names, parts in train_blocks(store, checkpoints):
+        scores = sum(part @ c for part, c in zip(parts, transposed, strict=True))
+        keys = keys_of(np.asarray(scores))
+        best = Best(keys.shape[1], k) if best is None else best
+        best.merge(keys, len(ids))
+        ids += names
+    if best is None:
+        raise ValueError(f"store {store.path} holds no training examples")
+    return [[ids[i] for i in row] for row in best.indices()]
+
+
+class Best:
+    """The k largest keys seen so far for each target."""
+
+    def __init__(self, targets: int, k: int) -> None:
+        self.k = k
+        self.keys = np.full((targets, 0), -np.inf)
+        self.at = np.zeros((targets, 0), dtype=np.int64)
+
+    def merge(self, keys: Float[Array, "b T"], offset: int) -> None:
+        new = np.broadcast_to(np.arange(offset, offset + len(keys)), keys.T.shape)
+        at = np.concatenate([self.at, new], axis=1)
+        keys = np.concatenate([self.keys, keys.T], axis=1)
+        if keys.shape[1] > self.k:
+            # What stands further left came earlier: among equals, a stable sort keeps it.
+            cut = np.partition(keys, keys.shape[1] - self.k, axis=1)[:, -self.k, None]
+            keep = np.stack([self._first(row, c) for row, c in zip(keys, cut[:, 0], strict=True)])
+            keys, at = np.take_along_axis(keys, keep, 1), np.take_along_axis(at, keep, 1)
+        self.keys, self.at = keys, at
+
+    def _first(self, row: Float[Array, "b"], cut: float) -> Int[Array, "k"]:
+        """The places of the k largest, in the order they stand; of those equal to the cut, the first."""
+        above = np.flatnonzero(row > cut)
+        equal = np.flatnonzero(row == cut)[: self.k - len(above)]
+        return np.sort(np.concatenate([above, equal]))
+
+    def indices(self) -> list[list[int]]:
+        out = []
+        for keys, at in zip(self.keys, self.at, strict=True):
+            order = np.argsort(-keys, kind="stable")
+            out.append([int(at[i]) for i in order if keys[i] > -np.inf])
+        return out
+
+
+def train_blocks(store: Store, checkpoints: Sequence[Checkpoint]) -> Iterator[tuple[list[str], list[Array]]]:
+    """Blocks of training rows: their ids, and at every checkpoint their values, mapped where they stand together."""
+    rows = [store.rows(c.key, "train") for c in checkpoints]
+    itemsize = np.dtype(store.manifest["config"]["dtype"]).itemsize
+    size = max(1, BLOCK_BYTES // (store.sketch.size * itemsize))
+    names: list[str] = []
+    for i, row in rows[0].items():
+        if names and (len(names) == size or rows[0][names[-1]].shard != row.shard):
+            yield names, [_block(store, r, names) for r in rows]
+            names = []
+        names.append(i)
+    if names:
+        yield names, [_block(store, r, names) for r in rows]
+
+
+def _block(store: Store, rows: Mapping[str, Row], names: list[str]) -> Float[Array, "b D"]:
+    places = [find_row(rows, i, "train") for i in names]
+    start, shard = places[0].row, places[0].shard
+    if all(p.shard == shard and p.row == start + k for k, p in enumerate(places)):
+        part = store.open_shard(shard)
+        values: Array = part["values"][start : start + len(names)]
+        if values.ndim == 3 or values.dtype == np.float16:
+            values = values.astype(np.float32)
+        if values.ndim == 3:
+            values = values.sum(axis=1) + (part["outside"][start : start + len(names)] if "outside" in part else 0)
+        return values
+    return np.stack([_block(store, rows, [i])[0] for i in names])
