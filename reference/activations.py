@@ -6,7 +6,7 @@ from math import pi, sqrt
 
 import numpy as np
 from jaxtyping import Shaped
-from scipy.special import erf  # type: ignore[import-untyped]
+from scipy.special import erf
 
 from .pullback import Array
 

@@ -94,20 +94,15 @@ def concatenation_bound(
 ) -> Float[Array, "..."]:
     """Bound on the variance of the whole inner product, from the norms of each parameter's part.
 
-    Independent sketches add their variances; sketches that share a hash may add their standard deviations.
+    The sketches are independent, so their variances add.
     """
     odd = (set(x_norms) ^ set(sketch.sketches)) | (set(y_norms) ^ set(sketch.sketches))
     if odd:
         raise SketchMismatch(
             f"norms must be given for the sketch's parameters {list(sketch.sketches)}; on one side only: {sorted(odd)}"
         )
-    shared = (sketch.recipe or {}).get("shared", {})
-    groups: dict[str, Any] = {}
-    for name, s in sketch.sketches.items():
-        deviation = sqrt(worst_case(s)) * np.asarray(x_norms[name]) * np.asarray(y_norms[name])
-        group = f"shared\x1f{shared[name]}" if name in shared else name
-        groups[group] = groups.get(group, 0.0) + deviation
-    return np.asarray(sum(np.square(d) for d in groups.values()))
+    parts = (worst_case(s) * np.square(x_norms[name]) * np.square(y_norms[name]) for name, s in sketch.sketches.items())
+    return np.asarray(sum(parts))
 
 
 def checkpoint_bound(variances: Shaped[Array, "K ..."], eta: Float[Array, "K"]) -> Float[Array, "..."]:

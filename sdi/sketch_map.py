@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Shaped
 
-from sdi.errors import CoverageError, SketchMismatch, nearest
+from sdi.errors import SketchMismatch, nearest
 from sdi.hashing import check_family
 from sdi.sketches import CountSketch, Keep, Sketch, TensorSketch, check_m, sketch_from_json
 
@@ -49,7 +49,7 @@ class SketchMap:
 
     sketches: Mapping[str, Sketch]
     shapes: Mapping[str, Shape]
-    recipe: Mapping[str, Any] | None = None  # m, seed, family, shared: what `draw` was given
+    recipe: Mapping[str, Any] | None = None  # m, seed, family: what `draw` was given
 
     def __post_init__(self) -> None:
         if not self.sketches:
@@ -68,28 +68,12 @@ class SketchMap:
         object.__setattr__(self, "sketches", dict(self.sketches))
 
     @classmethod
-    def draw(
-        cls,
-        shapes: Mapping[str, Shape],
-        m: int,
-        seed: int = 0,
-        family: str = "table",
-        shared: Mapping[str, str] | None = None,
-    ) -> SketchMap:
-        """Sketches for parameters of these shapes.
-
-        `shared` maps parameters to the name of a group whose members share the hash of their input side (the
-        columns), as q, k and v may: they read one activation. `proofs_checks/shared_input_hash.py` says what
-        that does to the variance.
-        """
+    def draw(cls, shapes: Mapping[str, Shape], m: int, seed: int = 0, family: str = "table") -> SketchMap:
+        """Sketches for parameters of these shapes."""
         check_m(m)
         check_family(family, m)
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise TypeError(f"seed must be an integer, got {seed!r}")
-        shared = dict(shared or {})
-        for name in shared:
-            if name not in shapes:
-                raise CoverageError(f"shared names {name!r}, which is not a parameter{nearest(name, shapes)}")
         sketches: dict[str, Sketch] = {}
         for name, shape in shapes.items():
             shape = tuple(int(k) for k in shape)
@@ -100,9 +84,8 @@ class SketchMap:
             elif len(shape) == 1:
                 sketches[name] = CountSketch.draw(shape[0], m, seed, name, family=family)
             else:
-                cols = (seed, "shared", shared[name]) if name in shared else ()
-                sketches[name] = TensorSketch.draw(matrix_shape(shape), m, seed, name, family=family, cols=cols)
-        recipe = {"m": int(m), "seed": int(seed), "family": family, "shared": shared}
+                sketches[name] = TensorSketch.draw(matrix_shape(shape), m, seed, name, family=family)
+        recipe = {"m": int(m), "seed": int(seed), "family": family}
         return cls(sketches=sketches, shapes=shapes, recipe=recipe)
 
     @classmethod

@@ -149,13 +149,10 @@ class TensorSketch(_Linear):
             raise SketchMismatch(f"rows and cols must have one m, got {self.rows.m} and {self.cols.m}")
 
     @classmethod
-    def draw(
-        cls, shape: tuple[int, int], m: int, *words: object, family: str = "table", cols: tuple[object, ...] = ()
-    ) -> TensorSketch:
-        """`cols` are other words to draw the columns' hash from: parameters that give the same share it."""
+    def draw(cls, shape: tuple[int, int], m: int, *words: object, family: str = "table") -> TensorSketch:
         return cls(
             rows=CountSketch.draw(shape[0], m, *words, "rows", family=family),
-            cols=CountSketch.draw(shape[1], m, *(cols or words), "cols", family=family),
+            cols=CountSketch.draw(shape[1], m, *words, "cols", family=family),
         )
 
     @property

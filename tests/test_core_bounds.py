@@ -163,31 +163,6 @@ def test_independent_sketches_add_their_variances():
     np.testing.assert_allclose(bounds.concatenation_bound(sketch, x, y), wanted, rtol=1e-14)
 
 
-def test_sketches_that_share_a_hash_add_their_standard_deviations():
-    sketch = SketchMap.draw(SHAPES, m=8, shared={"q": "in", "k": "in"})
-    x, y = norms_of(sketch, 0), norms_of(sketch, 1)
-    f = bounds.tensor_sketch_factor(8)
-    together = f * (x["q"] * y["q"] + x["k"] * y["k"]) ** 2
-    wanted = together + f * (x["v"] * y["v"]) ** 2 + 2 / 8 * (x["norm"] * y["norm"]) ** 2
-    np.testing.assert_allclose(bounds.concatenation_bound(sketch, x, y), wanted, rtol=1e-14)
-    assert (
-        bounds.concatenation_bound(sketch, x, y) > bounds.concatenation_bound(SketchMap.draw(SHAPES, 8), x, y)
-    ).all()
-
-
-def test_two_groups_and_a_parameter_named_like_a_group_stay_apart():
-    shapes = dict.fromkeys("abcd", (4, 4)) | {"in": (4, 4)}
-    ones = dict.fromkeys(shapes, 1.0)
-    f = bounds.tensor_sketch_factor(8)
-
-    def bound(shared):
-        return float(bounds.concatenation_bound(SketchMap.draw(shapes, 8, shared=shared), ones, ones))
-
-    assert bound({}) == pytest.approx(5 * f)
-    assert bound({"a": "in", "b": "in"}) == pytest.approx((4 + 3) * f)
-    assert bound({"a": "in", "b": "in", "c": "out", "d": "out"}) == pytest.approx((4 + 4 + 1) * f)
-
-
 def test_kept_parameters_add_nothing():
     sketch = SketchMap.keep(SHAPES)
     assert not bounds.concatenation_bound(sketch, norms_of(sketch, 0), norms_of(sketch, 1)).any()

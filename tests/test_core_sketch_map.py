@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdi.errors import CoverageError, SketchMismatch
+from sdi.errors import SketchMismatch
 from sdi.sketch_map import SketchMap, matrix_shape
 from sdi.sketches import CountSketch, Keep, TensorSketch
 
@@ -21,7 +21,6 @@ SHAPES = {
     "core.0.norm.bias": (4,),
     "core.0.conv.weight": (3, 2, 5, 5),
 }
-SHARED = {"core.0.attn.q.weight": "qkv"}
 
 names = st.text("abw.01", min_size=1, max_size=5)
 shapes_of_models = st.dictionaries(
@@ -46,7 +45,7 @@ def handmade() -> SketchMap:
 
 def test_the_stream_of_a_drawn_map_has_not_changed():
     """Golden values: features on disk were made with these tables. Change them only together with the version."""
-    assert SketchMap.draw(SHAPES, m=32, seed=7, shared=SHARED).identity == "5712254053f8"
+    assert SketchMap.draw(SHAPES, m=32, seed=7).identity == "f62a249f16df"
     two = {name: SHAPES[name] for name in ("core.0.attn.q.weight", "core.0.norm.weight")}
     assert SketchMap.draw(two, m=32, seed=7, family="polynomial").identity == "a76bdec48f54"
 
@@ -139,27 +138,14 @@ def test_a_convolution_is_sketched_as_the_matrix_of_its_first_axis_and_the_rest(
 
 
 @pytest.mark.parametrize("family", ["table", "polynomial"])
-def test_a_shared_group_shares_columns_only(family):
-    shapes = {name: (9, 7) for name in ("q", "k", "v", "o")} | {"other": (5, 7)}
-    alone = SketchMap.draw(shapes, 8, 0, family).sketches
-    shared = SketchMap.draw(shapes, 8, 0, family, shared={"q": "in", "k": "in", "v": "in", "other": "two"}).sketches
-    assert shared["q"].cols == shared["k"].cols == shared["v"].cols
-    assert len({shared[name].cols for name in ("q", "o", "other")}) == 3
-    assert len({shared[name].rows for name in "qkvo"}) == 4
-    assert all(shared[name].rows == alone[name].rows for name in shapes)
-    assert shared["o"] == alone["o"]
-
-
-@pytest.mark.parametrize("shared", [{}, SHARED])
-@pytest.mark.parametrize("family", ["table", "polynomial"])
-def test_json_gives_a_drawn_map_back_from_its_recipe(family, shared):
-    sketch = SketchMap.draw(SHAPES, m=32, seed=7, family=family, shared=shared)
+def test_json_gives_a_drawn_map_back_from_its_recipe(family):
+    sketch = SketchMap.draw(SHAPES, m=32, seed=7, family=family)
     text = sketch.to_json()
     back = SketchMap.from_json(text)
     assert "sketches" not in json.loads(text)
     assert back == sketch
     assert hash(back) == hash(sketch)
-    assert back.recipe == sketch.recipe == {"m": 32, "seed": 7, "family": family, "shared": shared}
+    assert back.recipe == sketch.recipe == {"m": 32, "seed": 7, "family": family}
     assert (back.label, back.blocks) == (sketch.label, sketch.blocks)
     assert back.to_json() == text
 
@@ -200,14 +186,13 @@ def altered(sketch: SketchMap, change) -> str:
         lambda spec: spec["recipe"].update(seed=8),
         lambda spec: spec["recipe"].update(m=31),
         lambda spec: spec["recipe"].update(family="polynomial"),
-        lambda spec: spec["recipe"].update(shared={}),
         lambda spec: spec["shapes"].update({"core.0.norm.bias": [2, 2]}),
         lambda spec: spec["shapes"].pop("core.0.norm.bias"),
         lambda spec: spec.update(shapes=dict(reversed(spec["shapes"].items()))),
     ],
 )
 def test_an_altered_recipe_is_refused(change):
-    sketch = SketchMap.draw(SHAPES, m=32, seed=7, shared=SHARED)
+    sketch = SketchMap.draw(SHAPES, m=32, seed=7)
     with pytest.raises(SketchMismatch, match=r"read back has identity \w{12}, the file says \w{12}: it was altered"):
         SketchMap.from_json(altered(sketch, change))
 
@@ -252,10 +237,10 @@ def test_maps_of_one_parameter_under_two_names_or_in_two_orders_differ():
 
 
 def test_a_later_change_of_the_callers_mappings_does_not_change_the_map():
-    shapes, sketches, shared = {"w": (2, 2)}, {"w": Keep((2, 2))}, {"w": "group"}
-    maps = [SketchMap(sketches, shapes), SketchMap.draw(shapes, 2, shared=shared)]
+    shapes, sketches = {"w": (2, 2)}, {"w": Keep((2, 2))}
+    maps = [SketchMap(sketches, shapes), SketchMap.draw(shapes, 2)]
     before = [sketch.to_json() for sketch in maps]
-    shapes["v"], sketches["v"], shared["w"] = (1,), Keep((1,)), "another"
+    shapes["v"], sketches["v"] = (1,), Keep((1,))
     assert [sketch.to_json() for sketch in maps] == before
 
 
@@ -278,11 +263,6 @@ def test_a_later_change_of_the_callers_mappings_does_not_change_the_map():
             lambda: SketchMap.draw({"w": (2, 0)}, 4),
             ValueError,
             r"parameter 'w' must have at least one entry, got shape \(2, 0\)",
-        ),
-        (
-            lambda: SketchMap.draw({"core.w": (9, 9)}, 4, shared={"core.v": "group"}),
-            CoverageError,
-            r"shared names 'core.v', which is not a parameter; did you mean 'core.w'\?",
         ),
         (lambda: SketchMap.draw({"w": (9, 9)}, 4, seed=1.5), TypeError, "seed must be an integer, got 1.5"),
         (lambda: SketchMap.draw({"w": (9, 9)}, 4, seed=True), TypeError, "seed must be an integer, got True"),

@@ -240,14 +240,6 @@ def test_rows_and_columns_buckets_and_signs_are_drawn_apart(family):
             assert not np.array_equal(one, 1 - other)
 
 
-def test_columns_drawn_from_words_of_their_own_are_shared_and_rows_are_not():
-    q, k = (TensorSketch.draw((5, 7), 4, name, cols=("group",)) for name in "qk")
-    assert q.cols == k.cols
-    assert q.rows != k.rows
-    assert q.rows == TensorSketch.draw((5, 7), 4, "q").rows
-    assert q.cols != TensorSketch.draw((5, 7), 4, "q").cols
-
-
 def test_rows_and_columns_must_have_one_m():
     with pytest.raises(SketchMismatch, match="rows and cols must have one m, got 4 and 8"):
         TensorSketch(rows=CountSketch.draw(3, 4, "w"), cols=CountSketch.draw(3, 8, "w"))
