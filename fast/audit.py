@@ -16,8 +16,9 @@ from sdi.errors import AuditError
 from sdi.features import Features
 
 from .batches import count_examples, take_examples
+from .checkpointing import graph_keeping_checkpoints
 from .sinks import Accumulator, make_sinks
-from .unharmed import graph_keeping_checkpoints, unharmed
+from .unharmed import unharmed
 
 if TYPE_CHECKING:
     from .featurize import Featurizer
@@ -31,9 +32,7 @@ ROUNDING = 32
 
 def audit_features(featurizer: Featurizer, batch: Any, features: Features) -> None:
     """Raise AuditError, naming the parameter, if the features are not what autograd says."""
-    tolerance = max(TOLERANCE.get(p.dtype, 1e-3) for p in featurizer.body.parameters.values())
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        tolerance = max(tolerance, TOLERANCE[torch.bfloat16])
+    tolerance = max(TOLERANCE.get(dtype, 1e-3) for dtype in featurizer.dtypes)
     _against_autograd(featurizer, batch, features, tolerance)
     if len(features.ids) > 1:
         _alone(featurizer, batch, features, tolerance)
@@ -54,8 +53,10 @@ def _against_autograd(featurizer: Featurizer, batch: Any, features: Features, to
             sinks[name].whole(None, gradient[None])
     assert acc.values is not None
     truth = acc.values[0].cpu().numpy()
-    per_example, total = features.values.reshape(-1, truth.size), features.g.sum(axis=0)
-    eps = max(torch.finfo(p.dtype).eps for p in parameters.values())
+    parts = [features.values] if features.outside is None else [features.values, features.outside]
+    per_example = np.concatenate([part.reshape(-1, truth.size) for part in parts])
+    total = features.g.sum(axis=0)
+    eps = max(torch.finfo(dtype).eps for dtype in featurizer.dtypes)
     floor = ROUNDING * eps * np.linalg.norm(per_example, axis=1).sum()
     for block in features.blocks:
         part = slice(block.start, block.stop)
@@ -64,8 +65,8 @@ def _against_autograd(featurizer: Featurizer, batch: Any, features: Features, to
         if not error <= tolerance * scale + floor:
             raise AuditError(
                 f"the gradient of {block.name!r} differs from autograd's by {error / scale:.2g} of its size (allowed "
-                f"{tolerance:.0e}): it is used in a way that its module's calls do not show, for instance directly by name; "
-                "use it through one module, or leave it out of Loop(body=...)"
+                f"{tolerance:.0e}): it is used in a way that its module's calls do not show, for instance directly by "
+                "name; use it through one module, or leave it out of Loop(body=...)"
             )
 
 
@@ -73,22 +74,25 @@ def _alone(featurizer: Featurizer, batch: Any, features: Features, tolerance: fl
     n = count_examples(batch)
     i = n - 1
     try:
-        alone = featurizer.features(take_examples(batch, slice(i, n), n))
-    except (ValueError, RuntimeError, IndexError) as error:
+        alone = featurizer.features(take_examples(batch, slice(i, n), n), part=True)
+    except (ValueError, RuntimeError, IndexError) as failure:
         raise AuditError(
-            f"example {features.ids[i]!r} alone fails ({error}); the batch must be the first axis of every input, and an "
-            "example must not need the others"
-        ) from error
+            f"example {features.ids[i]!r} alone fails ({failure}); the batch must be the first axis of every input, "
+            "and an example must not need the others"
+        ) from failure
     if len(alone.ids) != 1:
-        raise AuditError(f"one example alone gave {len(alone.ids)} losses; the batch must be the first axis of every input")
+        raise AuditError(
+            f"one example alone gave {len(alone.ids)} losses; the batch must be the first axis of every input"
+        )
     mine, own = features.values[i], alone.values[0]
     if features.has_steps:
-        own = np.pad(own, ((0, len(mine) - len(own)), (0, 0)))
+        steps = max(len(mine), len(own))
+        mine, own = (np.pad(x, ((0, steps - len(x)), (0, 0))) for x in (mine, own))
     scale = np.linalg.norm(mine, axis=-1).sum() + np.linalg.norm(own, axis=-1).sum()
     error = np.linalg.norm(mine - own)
     if not error <= tolerance * scale:
         raise AuditError(
             f"example {features.ids[i]!r} alone and in its batch differ by {error / scale:.2g} of their size (allowed "
-            f"{tolerance:.0e}): the model or the loss mixes examples (batch statistics, dropout in training mode, a mean "
-            "over the batch, or the batch not on the first axis), so an example's own gradient is not defined"
+            f"{tolerance:.0e}): the model or the loss mixes examples (batch statistics, dropout in training mode, a "
+            "mean over the batch, or the batch not on the first axis), so an example's own gradient is not defined"
         )

@@ -24,19 +24,25 @@ def take_examples(batch: Any, rows: slice, n: int) -> Any:
     """Some examples of a batch: every tensor, array or list with n rows is cut; what all examples share stays."""
     found = False
 
+    def is_list(x: Any) -> bool:
+        return isinstance(x, list) and not any(isinstance(y, (Tensor, np.ndarray)) for y in pytree.tree_leaves(x))
+
     def cut(x: Any) -> Any:
         nonlocal found
-        if isinstance(x, (Tensor, np.ndarray)) and x.ndim > 0 and len(x) == n:
-            found = True
-            return x[rows]
-        return x
+        has_rows = is_list(x) or (isinstance(x, (Tensor, np.ndarray)) and x.ndim > 0)
+        if not has_rows or len(x) != n:
+            return x
+        found = found or not is_list(x)
+        return x[rows]
 
-    small = pytree.tree_map(cut, dict(batch) if isinstance(batch, Mapping) else batch)
+    small = pytree.tree_map(cut, dict(batch) if isinstance(batch, Mapping) else batch, is_leaf=is_list)
     if not found:
         raise TypeError(
             f"cannot take single examples out of a batch of type {type(batch).__name__}: no tensor in it has {n} rows; "
             "give a mapping, list or tuple of tensors, or pass audit='off' and no byte budget"
         )
+    if isinstance(batch, Mapping) and not isinstance(batch, dict):
+        small = type(batch)(small)  # type: ignore[call-arg]
     return small
 
 

@@ -14,16 +14,19 @@ from sdi.loop import Loop
 
 @dataclass(frozen=True)
 class Body:
-    """What a Loop means for one model. A parameter shared by several modules is one parameter with several owners."""
+    """What a Loop means for one model. A parameter shared by several modules is one parameter."""
 
     parameters: dict[str, nn.Parameter]
-    owners: dict[str, list[tuple[str, str]]]  # parameter -> (module's name, parameter's name in it)
     step: nn.Module
     end: nn.Module | None
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: tuple(p.shape) for name, p in self.parameters.items()}
+
+    def marks_inside(self, module: nn.Module) -> bool:
+        """Whether a step begins or ends within one call of the module."""
+        return any(m is self.step or m is self.end for m in module.modules() if m is not module)
 
 
 def find_body(model: nn.Module, loop: Loop) -> Body:
@@ -38,14 +41,9 @@ def find_body(model: nn.Module, loop: Loop) -> Body:
     for name, p in every.items():
         canonical.setdefault(id(p), name)
     parameters = {canonical[id(every[name])]: every[name] for name in chosen}
-    owners: dict[str, list[tuple[str, str]]] = {name: [] for name in parameters}
-    for name, p in every.items():
-        if canonical[id(p)] in owners:
-            module, _, local = name.rpartition(".")
-            owners[canonical[id(p)]].append((module, local))
     _refuse_odd_dtypes(parameters.items())
     end = None if loop.end is None else _module(loop.end, names, "end")
-    return Body(parameters, owners, _module(loop.step, names, "step"), end)
+    return Body(parameters, _module(loop.step, names, "step"), end)
 
 
 def _module(entry: Any, names: dict[str, nn.Module], role: str) -> nn.Module:
@@ -60,12 +58,15 @@ def _name_of(module: Any, names: dict[str, nn.Module], role: str) -> str:
     for name, other in names.items():
         if other is module:
             return name
-    raise ValueError(f"{role} module {type(module).__name__} is not in the model; give one of its own modules, or a name")
+    raise ValueError(
+        f"{role} module {type(module).__name__} is not in the model; give one of its own modules, or a name"
+    )
 
 
 def _refuse_odd_dtypes(parameters: Iterable[tuple[str, nn.Parameter]]) -> None:
     for name, p in parameters:
         if not p.dtype.is_floating_point:
             raise CoverageError(
-                f"body parameter {name!r} must be of a real floating type, got {p.dtype}; leave it out of Loop(body=...)"
+                f"body parameter {name!r} must be of a real floating type, got {p.dtype}; "
+                "leave it out of Loop(body=...)"
             )

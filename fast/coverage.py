@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
 from sdi.loop import Loop
 
-from .body import Body
-from .engine import Loss
-from .plan import Plan
+from .body import Body, find_body
+from .engine import Loss, run_pass
+from .memory import Memory
+from .plan import Plan, first_plan
+from .sinks import Slot
 from .tracer import Tracer
 
 
@@ -44,7 +46,9 @@ class Coverage:
         head = ("parameter", "shape", "route", "calls", "outside")
         lines = [(r.parameter, str(r.shape), r.route, str(r.calls), str(r.outside)) for r in self.rows]
         widths = [max(len(line[k]) for line in [head, *lines]) for k in range(len(head))]
-        table = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in [head, *lines]]
+        table = [
+            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in [head, *lines]
+        ]
         return "\n".join([*table, f"{len(self.rows)} parameters, {self.steps} steps"])
 
 
@@ -58,11 +62,19 @@ def read_coverage(body: Body, plan: Plan, tracer: Tracer) -> Coverage:
     return Coverage(tuple(rows), tracer.steps_seen)
 
 
+class _Discard:
+    """A sink that keeps nothing."""
+
+    def open(self, n: int, tau: int) -> None: ...
+    def outer(self, slot: Slot, u: Tensor, v: Tensor) -> None: ...
+    def rows(self, slot: Slot, index: Tensor, v: Tensor) -> None: ...
+    def whole(self, slot: Slot, G: Tensor) -> None: ...
+
+
 def coverage(model: nn.Module, loss: Loss, batch: Any, *, loop: Loop) -> Coverage:
     """Run one batch and say how each body parameter is covered; an error names the first that is not."""
-    from .featurize import Featurizer
-
-    featurizer = Featurizer(model, loss, loop=loop, steps=False, audit="off")
-    featurizer(batch)
-    assert featurizer.coverage is not None
-    return featurizer.coverage
+    body = find_body(model, loop)
+    sinks = dict.fromkeys(body.parameters, _Discard())
+    plan = first_plan(model, body)
+    tracer, plan = run_pass(model, loss, batch, loop, body, plan, lambda: sinks, Memory("hooks", None))
+    return read_coverage(body, plan, tracer)

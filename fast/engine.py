@@ -16,14 +16,17 @@ from torch import Tensor, nn
 from sdi.errors import CoverageError, NonFiniteError
 from sdi.loop import Loop
 
+from .ambient import RandomState
 from .batches import count_examples
 from .body import Body
+from .checkpointing import graph_keeping_checkpoints
+from .graph import graph_leaves
 from .memory import Memory
 from .plan import Plan
 from .recompute import recomputing
 from .sinks import Sink
 from .tracer import NeedsEnclosing, Tracer
-from .unharmed import graph_keeping_checkpoints, unharmed
+from .unharmed import unharmed
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -37,41 +40,47 @@ def run_pass(
     plan: Plan,
     make_sinks: Callable[[], Mapping[str, Sink]],
     memory: Memory,
+    part: bool = False,
 ) -> tuple[Tracer, Plan]:
-    """Run the loss forward and back. The plan may change on the way: it comes back, to be kept for the next batch."""
+    """Run the loss forward and back. The plan may change on the way: it comes back, to be kept for the next batch.
+
+    Every body parameter must be reached, unless this is only a part of a batch.
+    """
     with unharmed(model), graph_keeping_checkpoints():
-        random = torch.get_rng_state()
+        random = RandomState()
         while True:
-            torch.set_rng_state(random)
+            random.restore()
             tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)))
             units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
             try:
                 with tracer.attached(), units:
-                    _forward_and_back(model, loss, batch, tracer)
+                    _forward_and_back(model, loss, batch, tracer, part)
             except NeedsEnclosing as error:
                 plan = plan.enclose(model, body, error.unit, error.parameters, error.why)
                 continue
-            _refuse_silent(tracer, body)
+            if not part:
+                _refuse_silent(tracer, body)
             return tracer, plan
 
 
-def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer) -> None:
+def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, part: bool) -> None:
     with torch.enable_grad(), tracer.meter.watching():
         losses = loss(model, batch)
     n = _examples(losses)
     if tracer.steps_seen == 0:
         raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")
     for name in tracer.body.parameters:
-        if not tracer.calls[name]:
+        if not tracer.calls[name] and not part:
             raise NeedsEnclosing(tracer.plan.serving(name)[0], "its module was never called", [name])
     bad = (~torch.isfinite(losses)).nonzero()
     if len(bad):
         i = int(bad[0])
-        raise NonFiniteError(f"the loss of example {i} is {float(losses[i])}; check its input and the model's weights")
-    if not losses.requires_grad:
+        raise NonFiniteError(f"the loss of example {i} is {losses[i].item()}; check its input and the model's weights")
+    if not losses.requires_grad and not part:
         raise CoverageError("the loss does not depend on the body: no gradient reaches any of its modules")
     tracer.begin(n)
-    torch.autograd.grad(losses, tracer.leaves, torch.ones_like(losses), allow_unused=True)
+    if losses.requires_grad:
+        torch.autograd.grad(losses, graph_leaves([losses]), torch.ones_like(losses), allow_unused=True)
 
 
 def _examples(losses: Any) -> int:
@@ -79,8 +88,8 @@ def _examples(losses: Any) -> int:
         raise TypeError(f"loss must return a tensor with one value per example, got {type(losses).__name__}")
     if losses.dim() != 1 or not len(losses):
         raise ValueError(
-            f"loss must return one value per example: expected shape (n,), got {tuple(losses.shape)}; use reduction='none' "
-            "and average over the tokens of each example"
+            f"loss must return one value per example: expected shape (n,), got {tuple(losses.shape)}; use "
+            "reduction='none' and average over the tokens of each example"
         )
     return len(losses)
 
@@ -88,7 +97,8 @@ def _examples(losses: Any) -> int:
 def _refuse_silent(tracer: Tracer, body: Body) -> None:
     for name, p in body.parameters.items():
         if not tracer.delivered[name]:
+            modules = ", ".join(repr(unit.name) for unit in tracer.plan.serving(name))
             raise CoverageError(
-                f"body parameter {name!r} {tuple(p.shape)} got no gradient at any step: its module was called "
-                f"{tracer.calls[name]} times, but no loss depends on it there; leave it out of Loop(body=...)"
+                f"body parameter {name!r} {tuple(p.shape)} got no gradient at any step: no loss depends on it "
+                f"through the {tracer.calls[name]} calls of {modules}; leave it out of Loop(body=...)"
             )

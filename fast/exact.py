@@ -1,7 +1,7 @@
 """The exact route: SDI and TracIn without a sketch, where step gradients of all queries would not fit.
 
-Training gradients are held (n x D numbers); a query step is scored as its gradient arrives, against each of them: for a
-matrix, the sum over tokens of delta . (G_i a), which is one more product of the forward pass's size per training example.
+Training gradients are held (n x D numbers); a query step is scored as its gradient arrives, against each of them: for
+a matrix, the sum over tokens of delta . (G_i a), one more product of the forward pass's size per training example.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ScoreSink:
             self.board.at(slot)[i] += (G[index] * v).sum(dim=(1, 2))
 
     def whole(self, slot: Slot, G: Tensor) -> None:
-        self.board.at(slot).add_(self.G.flatten(1) @ G.to(self.G.dtype).flatten(1).T)
+        self.board.at(slot).add_(self.G.reshape(len(self.G), -1) @ G.to(self.G.dtype).reshape(len(G), -1).T)
 
 
 def exact_scores(
@@ -92,7 +92,7 @@ def exact_scores(
     if not g:
         raise ValueError("train must hold at least one batch, got none")
     G = torch.cat(g).to(make.work.device)
-    by_name = {b.name: G[:, b.start : b.stop].unflatten(1, b.shape) for b in make.sketch.blocks}
+    by_name = {b.name: G[:, b.start : b.stop].reshape(len(G), *b.shape) for b in make.sketch.blocks}
     parts: list[tuple[Tensor, Tensor]] = []
     taus: list[np.ndarray] = []
     for batch in query:

@@ -63,30 +63,36 @@ class Featurizer:
             self.dtype = torch.promote_types(self.dtype, p.dtype)
         self.work = Workspace(device, self.memory.kernel_bytes)
         self.tables: Tables = {}
-        self.batches = 0
+        self.dtypes = {p.dtype for p in self.body.parameters.values()}  # all that gradients came in
+        self.audited = 0  # examples of the largest batch that was audited: one alone cannot show that examples mix
         self.coverage: Coverage | None = None
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         features = self.features(batch, ids)
-        self.batches += 1
-        if self.audit == "every" or (self.audit == "first" and self.batches == 1):
+        if self.audit == "every" or (self.audit == "first" and self.audited < min(2, len(features.ids))):
             audit_features(self, batch, features)
+            self.audited = len(features.ids)
         return features
 
-    def features(self, batch: Any, ids: Sequence[str] = ()) -> Features:
-        """Without the audit. A batch over the byte budget starts over, more carefully."""
+    def features(self, batch: Any, ids: Sequence[str] = (), part: bool = False) -> Features:
+        """Without the audit. A batch over the byte budget starts over, more carefully.
+
+        A part of a batch need not reach every parameter.
+        """
+        ids = tuple(ids)
         while True:
             n = count_examples(batch)
             rows = min(self.memory.rows or n, n)
             try:
                 if rows == n:
-                    return self._one_pass(batch, ids)
+                    return self._one_pass(batch, ids, part)
+                named = ids or tuple(map(str, range(n)))
                 cuts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
-                return Features.concatenate([self._one_pass(take_examples(batch, c, n), ids[c]) for c in cuts])
+                return Features.concatenate([self._one_pass(take_examples(batch, c, n), named[c], True) for c in cuts])
             except OverBudget:
                 self.memory.tighten(n)
 
-    def _one_pass(self, batch: Any, ids: Sequence[str]) -> Features:
+    def _one_pass(self, batch: Any, ids: Sequence[str], part: bool) -> Features:
         acc = Accumulator(self.sketch, self.steps, self.dtype, self.work.device)
 
         def sinks() -> dict[str, KeepSink]:
@@ -94,9 +100,10 @@ class Featurizer:
             return make_sinks(acc, self.work, self.tables)
 
         tracer, self.plan = run_pass(
-            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory
+            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part
         )
         self.coverage = read_coverage(self.body, self.plan, tracer)
+        self.dtypes |= tracer.dtypes
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()
         return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids))
@@ -115,7 +122,7 @@ def featurize(
     memory: str = "auto",
     budget: int | None = None,
 ) -> Features:
-    """phi (or, with steps=False, g) of every body parameter for every example of a batch, sketched if a sketch is given."""
+    """phi (or, with steps=False, g) of every body parameter for every example of a batch, sketched or as it is."""
     featurizer = Featurizer(
         model, loss, loop=loop, sketch=sketch, steps=steps, audit=audit, memory=memory, budget=budget
     )

@@ -124,7 +124,7 @@ class LoopedTransformer(nn.Module):
                 else:
                     p.normal_(0.0, scale, generator=generator)
                 if name == "inject.weight":
-                    p += torch.eye(config.d).repeat(1, 2)
+                    p.add_(torch.eye(config.d).repeat(1, 2))
         return model
 
     def weights(self) -> dict[str, np.ndarray]:

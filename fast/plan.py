@@ -8,7 +8,7 @@ no batch axis, moves to the enclosing module, which is replayed whole.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from torch import nn
@@ -47,55 +47,65 @@ class Plan:
         return [unit for unit in self.units if parameter in unit.locals.values()]
 
     def enclose(self, model: nn.Module, body: Body, unit: Unit, parameters: list[str], why: str) -> Plan:
-        """The plan with these parameters of a unit moved to the module around it."""
-        outer_name, _, part = unit.name.rpartition(".")
-        moved = {f"{part}.{local}": name for local, name in unit.locals.items() if name in parameters}
-        kept = {local: name for local, name in unit.locals.items() if name not in parameters}
-        units: list[Unit] = []
-        for u in self.units:
-            if u is not unit:
-                units.append(u)
-            elif kept:
-                units.append(Unit(u.name, u.module, kept, u.route, u.native))
-        for i, u in enumerate(units):
-            if u.name == outer_name and u.native is None:
-                units[i] = Unit(u.name, u.module, {**u.locals, **moved}, u.route, None)
-                break
-        else:
-            units.append(Unit(outer_name, model.get_submodule(outer_name), moved, "replay", None))
-        return Plan(tuple(units)).refusing_loops(body, why)
-
-    def refusing_loops(self, body: Body, why: str) -> Plan:
-        """A module whose call spans several steps cannot say which step a gradient belongs to."""
-        for unit in self.units:
-            if unit.native is None and (not unit.name or _contains(unit.module, body.step)):
-                name = unit.parameters[0]
-                raise CoverageError(
-                    f"body parameter {name!r} {body.shapes[name]} cannot be covered: {why}, and the module around it "
-                    "holds the whole loop; leave it out of Loop(body=...), or use it in a module of its own that is "
-                    "called with the batch as first axis"
-                )
-        return self
+        """The plan with these parameters of a unit moved to the modules around it, wherever it stands in the model."""
+        units = list(self.units)
+        for name, module in model.named_modules():
+            if not any(child is unit.module for child in module.children()):
+                continue
+            moved = {parameter: _local(module, body.parameters[parameter]) for parameter in parameters}
+            old = next((u for u in units if u.module is module and u.native is None), None)
+            locals_ = {**(old.locals if old else {}), **{local: parameter for parameter, local in moved.items()}}
+            units = [u for u in units if u is not old] + [Unit(name, module, locals_, "replay", None)]
+        if unit.module is model:
+            raise _uncovered(body, parameters[0], why)
+        return settled(units, body, why)
 
 
-def _contains(module: nn.Module, part: nn.Module) -> bool:
-    return any(m is part for m in module.modules() if m is not module)
+def settled(units: list[Unit], body: Body, why: str) -> Plan:
+    """No use of a parameter served twice: what a replayed module holds is left to its replay.
+
+    A module whose call spans several steps cannot be replayed: it cannot say which step a gradient belongs to.
+    """
+    kept = []
+    for unit in units:
+        if unit.native is None and body.marks_inside(unit.module):
+            raise _uncovered(body, unit.parameters[0], why)
+        around = [
+            u for u in units if u.native is None and u.module is not unit.module and _holds(u.module, unit.module)
+        ]
+        taken = {parameter for u in around for parameter in u.parameters}
+        locals_ = {local: parameter for local, parameter in unit.locals.items() if parameter not in taken}
+        if locals_:
+            kept.append(replace(unit, locals=locals_))
+    return Plan(tuple(kept))
+
+
+def _uncovered(body: Body, parameter: str, why: str) -> CoverageError:
+    return CoverageError(
+        f"body parameter {parameter!r} {body.shapes[parameter]} cannot be covered: {why}, and the module around it "
+        "holds the whole loop; leave it out of Loop(body=...), or use it in a module of its own that is called with "
+        "the batch as first axis"
+    )
+
+
+def _holds(module: nn.Module, part: nn.Module) -> bool:
+    return any(m is part for m in module.modules())
+
+
+def _local(module: nn.Module, p: nn.Parameter) -> str:
+    return next(name for name, other in module.named_parameters() if other is p)
 
 
 def first_plan(model: nn.Module, body: Body) -> Plan:
     """Every parameter at the modules that own it."""
-    locals_of: dict[str, dict[str, str]] = {}
-    for parameter, owners in body.owners.items():
-        for module_name, local in owners:
-            locals_of.setdefault(module_name, {})[local] = parameter
     units: list[Unit] = []
-    seen: dict[int, str] = {}
-    for name, chosen in locals_of.items():
-        module = model.get_submodule(name)
-        if id(module) in seen:  # one module under two names
+    for name, module in model.named_modules():
+        owned = {local: p for local, p in module.named_parameters(recurse=False)}
+        names = {id(p): parameter for parameter, p in body.parameters.items()}
+        chosen = {local: names[id(p)] for local, p in owned.items() if id(p) in names}
+        if not chosen:
             continue
-        seen[id(module)] = name
-        known = native_route(module)
-        native = None if known is None or not set(chosen) <= {"weight", "bias"} else known
-        units.append(Unit(name, module, chosen, native[0] if native else "replay", native[1] if native else None))
-    return Plan(tuple(units)).refusing_loops(body, "it belongs to no module of its own")
+        known = native_route(module) if set(chosen) <= {"weight", "bias"} else None
+        route, native = known or ("replay", None)
+        units.append(Unit(name, module, chosen, route, native))
+    return settled(units, body, "it belongs to no module of its own")

@@ -17,7 +17,8 @@ from torch.utils import _pytree as pytree
 from sdi.loop import Loop
 
 from .body import Body
-from .replay import draws
+from .call import Call
+from .graph import graph_leaves
 from .tracer import Tracer
 
 
@@ -28,7 +29,7 @@ def recomputing(model: nn.Module, loop: Loop, body: Body, tracer: Tracer) -> Ite
         for module in recompute_units(model, loop, body):
             had = "forward" in vars(module)
             original = module.forward
-            module.forward = _Wrapped(module, original, tracer)  # type: ignore[method-assign]
+            module.forward = _Wrapped(module, original, tracer)
             stack.callback(_restore, module, original if had else None)
         yield
 
@@ -37,7 +38,7 @@ def _restore(module: nn.Module, original: Any) -> None:
     if original is None:
         del module.forward
     else:
-        module.forward = original  # type: ignore[method-assign]
+        module.forward = original
 
 
 def recompute_units(model: nn.Module, loop: Loop, body: Body) -> list[nn.Module]:
@@ -45,8 +46,7 @@ def recompute_units(model: nn.Module, loop: Loop, body: Body) -> list[nn.Module]
     units: list[nn.Module] = []
 
     def visit(module: nn.Module) -> None:
-        holds_step = any(m is body.step for m in module.modules() if m is not module)
-        if holds_step or isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        if body.marks_inside(module) or isinstance(module, (nn.ModuleList, nn.ModuleDict)):
             for child in module.children():
                 visit(child)
         elif any(True for _ in module.parameters()) and all(m is not module for m in units):
@@ -70,31 +70,27 @@ class _Wrapped:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled() or self.tracer.phase != "forward" or not self.tracer.counting:
             return self.original(*args, **kwargs)
-        leaves, spec = pytree.tree_flatten((args, kwargs))
-        run = _Run(self, [x.detach() if isinstance(x, Tensor) else x for x in leaves], spec)
-        at = [i for i, x in enumerate(leaves) if isinstance(x, Tensor) and x.requires_grad]
+        run = _Run(self, Call(self.module, args, kwargs))
+        tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         start = torch.zeros((), requires_grad=True)  # so that there is a graph even if no input has one
-        self.tracer.leaves.append(start)
-        outputs = _Recompute.apply(run, at, start, *(leaves[i] for i in at))
+        outputs = _Recompute.apply(run, start, *tensors)  # type: ignore[no-untyped-call]
         return pytree.tree_unflatten(run.merge(outputs), run.out_spec)
 
 
 class _Run:
-    """One call: what it was given, the step it belongs to, and the random state it started from."""
+    """One call, and the step it belongs to."""
 
-    def __init__(self, wrapped: _Wrapped, leaves: list[Any], spec: Any) -> None:
-        self.wrapped, self.leaves, self.spec = wrapped, leaves, spec
+    def __init__(self, wrapped: _Wrapped, call: Call) -> None:
+        self.wrapped, self.call = wrapped, call
         self.slot = wrapped.tracer.slot
-        for x in leaves:
-            if isinstance(x, Tensor):
-                wrapped.tracer.meter.add(x)
-        self.random = torch.get_rng_state() if draws(wrapped.module) else None
-        self.autocast = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
         self.constants: list[Any] = []
         self.out_spec: Any = None
+        for x in call.leaves:
+            if isinstance(x, Tensor):
+                wrapped.tracer.meter.add(x)
 
     def forward(self, leaves: list[Any]) -> list[Any]:
-        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        args, kwargs = self.call.inputs(leaves)
         out, self.out_spec = pytree.tree_flatten(self.wrapped.original(*args, **kwargs))
         return out
 
@@ -109,37 +105,39 @@ _GRAPH = object()
 
 class _Recompute(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, run: _Run, at: list[int], start: Tensor, *inputs: Tensor) -> Any:
-        ctx.run, ctx.at = run, at
-        out = run.forward(run.leaves)
-        graph = [isinstance(y, Tensor) and y.dtype.is_floating_point for y in out]
-        run.constants = [_GRAPH if g else y for g, y in zip(graph, out, strict=True)]
-        return tuple(y for g, y in zip(graph, out, strict=True) if g)
+    def forward(ctx: Any, run: _Run, start: Tensor, *inputs: Tensor) -> Any:
+        ctx.run = run
+        out = run.forward(run.call.leaves)
+        run.constants = [_GRAPH if _carries(y) else y for y in out]
+        return tuple(y.detach() for y in out if _carries(y))  # what the module passes through stays as it is
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> Any:
-        run, tracer = ctx.run, ctx.run.wrapped.tracer
-        leaves = list(run.leaves)
-        for i in ctx.at:
-            leaves[i] = leaves[i].detach().requires_grad_()
-        before, tracer.leaves = tracer.leaves, []
-        here = torch.get_rng_state()
-        try:
-            if run.random is not None:
-                torch.set_rng_state(run.random)
-            on, dtype = run.autocast
-            with torch.enable_grad(), torch.autocast("cpu", enabled=on, dtype=dtype), tracer.rebuilding(run.slot):
-                out = [y for y in run.forward(leaves) if isinstance(y, Tensor) and y.dtype.is_floating_point]
-            roots = [(y, d) for y, d in zip(out, deltas, strict=True) if y.requires_grad]
-            inputs = [leaves[i] for i in ctx.at]
-            if not roots:
-                return (None, None, None, *(None for _ in inputs))
-            with tracer.pulling():
-                grads = torch.autograd.grad(
-                    [y for y, _ in roots], inputs + tracer.leaves, [d for _, d in roots], allow_unused=True
-                )
-        finally:
-            tracer.leaves = before
-            torch.set_rng_state(here)
-            ctx.run = None
-        return (None, None, None, *grads[: len(inputs)])
+        run, wanted = ctx.run, ctx.needs_input_grad[2:]
+        ctx.run = None
+        if run.call.changed():
+            raise RuntimeError(
+                f"an input of the {type(run.call.module).__name__} was changed in place after or during its call, so "
+                "that it cannot be run again; use memory='hooks'"
+            )
+        leaves = list(run.call.leaves)
+        tensors = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+        for i, want in zip(tensors, wanted, strict=True):
+            leaves[i] = leaves[i].detach().requires_grad_(want)
+        tracer = run.wrapped.tracer
+        with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot):
+            out = [y for y in run.forward(leaves) if _carries(y)]
+        roots = [(y, d) for y, d in zip(out, deltas, strict=True) if y.requires_grad]
+        if not roots:
+            return (None, None, *(None for _ in wanted))
+        inputs = [leaves[i] for i, want in zip(tensors, wanted, strict=True) if want]
+        others = [x for x in graph_leaves(y for y, _ in roots) if all(x is not i for i in inputs)]
+        with tracer.pulling():
+            grads = iter(
+                torch.autograd.grad([y for y, _ in roots], inputs + others, [d for _, d in roots], allow_unused=True)
+            )
+        return (None, None, *(next(grads) if want else None for want in wanted))
+
+
+def _carries(y: Any) -> bool:
+    return isinstance(y, Tensor) and y.dtype.is_floating_point

@@ -58,7 +58,11 @@ def norm(module: Any, a: Tensor, delta: Tensor, sinks: Mapping[str, Sink], slot:
     delta = per_example(delta.to(wide), n, len(shape))
     if "weight" in sinks:
         a = a.to(wide)
-        a_hat = F.layer_norm(a, shape, eps=module.eps) if isinstance(module, nn.LayerNorm) else F.rms_norm(a, shape, eps=module.eps)
+        a_hat = (
+            F.layer_norm(a, shape, eps=module.eps)
+            if isinstance(module, nn.LayerNorm)
+            else F.rms_norm(a, shape, eps=module.eps)
+        )
         sinks["weight"].whole(slot, token_sum(delta * per_example(a_hat, n, len(shape))))
     if "bias" in sinks:
         sinks["bias"].whole(slot, token_sum(delta))
@@ -87,7 +91,7 @@ def convolution(module: Any, a: Tensor, delta: Tensor, sinks: Mapping[str, Sink]
         sinks["bias"].whole(slot, token_sum(delta))
 
 
-def native_route(module: nn.Module) -> tuple[str, Native] | None:
+def native_route(module: Any) -> tuple[str, Native] | None:
     """The native route of a module, with its name; None where its forward is not one that we know."""
     forward = type(module).forward
     if "forward" in vars(module):  # replaced on the instance
@@ -96,17 +100,12 @@ def native_route(module: nn.Module) -> tuple[str, Native] | None:
         return "linear", linear
     if forward is nn.Embedding.forward and module.max_norm is None and not module.scale_grad_by_freq:
         return "embedding", embedding
-    if forward is nn.LayerNorm.forward or forward is nn.RMSNorm.forward:
+    if forward in (nn.LayerNorm.forward, nn.RMSNorm.forward):
         return "norm", norm
     if type(module).__name__ == "Conv1D" and isinstance(getattr(module, "nf", None), int):
         return "linear (transposed)", conv1d_hf
-    if (
-        isinstance(module, (nn.Conv1d, nn.Conv2d))
-        and forward in (nn.Conv1d.forward, nn.Conv2d.forward)
-        and module.groups == 1
-        and module.padding_mode == "zeros"
-        and not isinstance(module.padding, str)
-    ):
+    plain = forward in (nn.Conv1d.forward, nn.Conv2d.forward) and module.groups == 1
+    if plain and module.padding_mode == "zeros" and not isinstance(module.padding, str):
         return "convolution", convolution
     return None
 

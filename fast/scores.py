@@ -16,28 +16,33 @@ Array = np.ndarray
 def tracin(g_train: Features | Array, g_query: Features | Array) -> Float[Array, "n q"]:
     """tracin[i, j] = g_i . g_j"""
     scores.check_pair(g_train, g_query)
-    return (_tensor(scores.g_of(g_train)) @ _tensor(scores.g_of(g_query)).T).numpy()
+    return _products(scores.g_of(g_train), scores.g_of(g_query))
 
 
 def sdi(g_train: Features | Array, phi_query: Features | Array) -> Float[Array, "n q tau"]:
     """sdi[i, j, t] = g_i . phi_j[t]"""
     scores.check_pair(g_train, phi_query)
-    g, phi = _tensor(scores.g_of(g_train)), _tensor(scores.phi_of(phi_query))
-    return (g @ phi.flatten(0, 1).T).unflatten(1, phi.shape[:2]).numpy()
+    return _products(scores.g_of(g_train), scores.phi_of(phi_query))
 
 
 def sdi_train(phi_train: Features | Array, g_query: Features | Array) -> Float[Array, "n q tau"]:
     """sdi_train[i, j, s] = phi_i[s] . g_j"""
-    return np.ascontiguousarray(sdi(g_query, phi_train).transpose(1, 0, 2))
+    scores.check_pair(phi_train, g_query)
+    return np.ascontiguousarray(_products(scores.phi_of(phi_train), scores.g_of(g_query)).swapaxes(1, 2))
 
 
 def step_matrix(phi_train: Features | Array, phi_query: Features | Array) -> Float[Array, "n q tau_train tau_query"]:
     """step_matrix[i, j, s, t] = phi_i[s] . phi_j[t]"""
     scores.check_pair(phi_train, phi_query)
-    a, b = _tensor(scores.phi_of(phi_train)), _tensor(scores.phi_of(phi_query))
-    product = a.flatten(0, 1) @ b.flatten(0, 1).T
-    return product.unflatten(1, b.shape[:2]).unflatten(0, a.shape[:2]).transpose(1, 2).contiguous().numpy()
+    return np.ascontiguousarray(_products(scores.phi_of(phi_train), scores.phi_of(phi_query)).swapaxes(1, 2))
 
 
-def _tensor(x: Array) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(x))
+def _products(x: Float[Array, "*i D"], y: Float[Array, "*j D"]) -> Float[Array, "*i *j"]:
+    """Every row of x with every row of y."""
+    dtype = np.result_type(x, y, np.float32)
+    rows_x, rows_y = (_tensor(a.reshape(-1, a.shape[-1]), dtype) for a in (x, y))
+    return (rows_x @ rows_y.T).numpy().reshape(*x.shape[:-1], *y.shape[:-1])
+
+
+def _tensor(x: Float[Array, "rows D"], dtype: np.dtype) -> Tensor:
+    return torch.from_numpy(np.require(x, dtype, ["C", "W"]))  # torch warns of arrays that it may not write to

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sdi.sketch_map import Block, SketchMap
+from sdi.sketch_map import Block, SketchMap, matrix_shape
 from sdi.sketches import CountSketch, TensorSketch
 
 from .tensor_sketch import TorchCountSketch, TorchTensorSketch
@@ -77,21 +77,23 @@ class KeepSink:
 
     def __init__(self, acc: Accumulator, block: Block) -> None:
         self.acc, self.block = acc, block
-        self.matrix = (block.shape[0], -1)
 
     def open(self, n: int, tau: int) -> None:
         self.acc.open(n, tau)
 
     def outer(self, slot: Slot, u: Tensor, v: Tensor) -> None:
-        at = self.acc.at(slot, self.block)
-        at.unflatten(1, self.matrix).baddbmm_(u.to(at.dtype).transpose(1, 2), v.to(at.dtype))
+        at = self._matrix(slot)
+        at.baddbmm_(u.to(at.dtype).transpose(1, 2), v.to(at.dtype))
 
     def rows(self, slot: Slot, index: Tensor, v: Tensor) -> None:
-        at = self.acc.at(slot, self.block).unflatten(1, self.matrix)
+        at = self._matrix(slot)
         at.scatter_add_(1, index[..., None].expand(v.shape), v.to(at.dtype))
 
     def whole(self, slot: Slot, G: Tensor) -> None:
-        self.acc.at(slot, self.block).add_(G.flatten(1))
+        self.acc.at(slot, self.block).add_(G.reshape(len(G), -1))
+
+    def _matrix(self, slot: Slot) -> Float[Tensor, "n d_out d_in"]:
+        return self.acc.at(slot, self.block).view(-1, *matrix_shape(self.block.shape))
 
 
 class CountSink(KeepSink):
@@ -106,7 +108,7 @@ class CountSink(KeepSink):
 
 
 class TensorSink(KeepSink):
-    """A matrix's gradient into a TensorSketch. Summed over steps, small matrices are summed before they are sketched."""
+    """A matrix's gradient into a TensorSketch. Where steps are summed, small matrices are summed before sketching."""
 
     def __init__(self, acc: Accumulator, block: Block, tables: TorchTensorSketch, work: Workspace) -> None:
         super().__init__(acc, block)

@@ -105,9 +105,7 @@ class TorchTensorSketch:
         signed = G.to(self.dtype) * self.rows.s[:, None] * self.cols.s
         acc.index_add_(1, self.H, signed.view(len(G), -1))
 
-    def add_rows(
-        self, acc: Float[Tensor, "n m"], index: Tensor, v: Float[Tensor, "n T d_in"], work: Workspace
-    ) -> None:
+    def add_rows(self, acc: Float[Tensor, "n m"], index: Tensor, v: Float[Tensor, "n T d_in"], work: Workspace) -> None:
         """acc += sketch of the sum over tokens of outer(one_hot(index), v): an embedding's gradient.
 
         A row's sketch is the sketch of v, turned by the row's bucket.

@@ -16,11 +16,14 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from .body import Body
+from .call import Call
+from .graph import begin_graph, under
 from .memory import Meter
 from .plan import Plan, Unit
-from .replay import Call, replay, tensor_outputs
+from .replay import replay
 from .routes import NoBatchAxis
 from .sinks import Sink, Slot
 
@@ -45,22 +48,32 @@ class Tracer:
         self.step = 0
         self.steps_seen = 0
         self.n = 0
-        self.leaves: list[Tensor] = []
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
+        self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
+        self._open: list[Call] = []  # calls of replayed units that have begun and not ended
         self._busy = False  # a replay is running: its calls are ours
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """Hooks on for the duration. The step's hook comes before those of units, so a step module may be one."""
+        """Hooks on for the duration.
+
+        The step's comes first, so a step module may be a unit. A native unit's stands next to its arithmetic, a
+        replayed one's outside all hooks of the user, because these are replayed, too.
+        """
         with ExitStack() as stack:
-            hooks = [self.model.register_forward_pre_hook(self._on_model, prepend=True)]
+            hooks = []
+            for unit in self.plan.units:
+                on_unit, native = partial(self._on_unit, unit), unit.native is not None
+                hooks.append(unit.module.register_forward_hook(on_unit, prepend=native, with_kwargs=True))
+                if not native:
+                    hooks.append(unit.module.register_forward_pre_hook(self._on_begin, prepend=True, with_kwargs=True))
+            if self.body.step is not self.model:
+                hooks.append(self.model.register_forward_pre_hook(self._on_model, prepend=True))
             hooks.append(self.body.step.register_forward_pre_hook(self._on_step, prepend=True))
             if self.body.end is not None:
                 hooks.append(self.body.end.register_forward_pre_hook(self._on_end, prepend=True))
-            for unit in self.plan.units:
-                hooks.append(unit.module.register_forward_hook(partial(self._on_unit, unit), with_kwargs=True))
             for hook in hooks:
                 stack.callback(hook.remove)
             yield
@@ -108,8 +121,12 @@ class Tracer:
         if self.counting:
             self.slot = None
 
+    def _on_begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if self.phase == "forward" and not self._busy and torch.is_grad_enabled():
+            self._open.append(Call(module, args, kwargs))
+
     def _on_unit(self, unit: Unit, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        if self.phase != "forward" or self._busy:
+        if self._busy:
             return None
         if self.counting:
             self.calls.update(unit.parameters)
@@ -117,50 +134,61 @@ class Tracer:
                 self.outside_calls.update(unit.parameters)
         if not torch.is_grad_enabled():
             return None
-        slot = self.slot
         if unit.native is not None:
             a = args[0] if args else next(iter(kwargs.values()))
-            if self.counting:
-                self.meter.add(a)
-            output, replaced = self._require_grad(output)
-            output.register_hook(partial(self._deliver_native, unit, a.detach(), a._version, slot))
-            return output if replaced else None
-        call = Call(module, args, kwargs)
-        for k, y in enumerate(tensor_outputs(output)):
-            if not y.dtype.is_floating_point:
-                continue
-            if not y.requires_grad:
-                if not isinstance(output, Tensor):
-                    raise NeedsEnclosing(unit, "its outputs do not require a gradient and are not a single tensor")
-                output, _ = self._require_grad(output)
-                output.register_hook(partial(self._deliver_replayed, unit, call, k, slot))
-                return output
-            y.register_hook(partial(self._deliver_replayed, unit, call, k, slot))
-        return None
+            self._keep(a)
+            output = output if output.requires_grad else begin_graph(output)
+            deliver = partial(self._deliver_native, unit, a.detach(), a._version, output.shape, self.slot)
+            self._hook(under(output), deliver)
+            return output
+        leaves, spec = pytree.tree_flatten(output)
+        found = [k for k, y in enumerate(leaves) if isinstance(y, Tensor) and y.dtype.is_floating_point]
+        for k in found:
+            # A clone: a gradient there comes from outside the module, even if the module itself uses this output.
+            leaves[k] = leaves[k].clone() if leaves[k].requires_grad else begin_graph(leaves[k])
+        if self.phase == "forward":
+            call = self._open.pop()
+            if call.changed():
+                raise NeedsEnclosing(unit, "it changes its input in place")
+            if not found:
+                raise NeedsEnclosing(unit, "its output holds no tensor that could carry a gradient")
+            self._keep(*call.leaves)
+            draws = call.ambient.random.has_moved()
+            for k in found:
+                self._hook(leaves[k], partial(self._deliver_replayed, unit, call, k, self.slot, draws))
+        return pytree.tree_unflatten(leaves, spec)
 
-    def _require_grad(self, output: Tensor) -> tuple[Tensor, bool]:
-        """Where nothing upstream requires a gradient, the graph begins at this output."""
-        if output.requires_grad:
-            return output, False
-        leaf = output.detach().requires_grad_()
-        self.leaves.append(leaf)
-        return leaf.clone(), True  # a clone may be changed in place by what follows; a leaf may not
+    def _keep(self, *inputs: Any) -> None:
+        for x in inputs:
+            if isinstance(x, Tensor) and self.counting:
+                self.meter.add(x)
 
-    def _deliver_native(self, unit: Unit, a: Tensor, version: int, slot: Slot, delta: Tensor) -> None:
+    def _hook(self, y: Tensor, deliver: Callable[[Tensor], None]) -> None:
+        """In the backward pass, a call only rebuilds a graph for the user's checkpoint: the first one has the hook."""
+        if self.phase == "forward":
+            y.register_hook(deliver)  # type: ignore[no-untyped-call]
+
+    def _deliver_native(
+        self, unit: Unit, a: Tensor, version: int, shape: torch.Size, slot: Slot, delta: Tensor
+    ) -> None:
         if a._version != version:
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         assert unit.native is not None
-        self._serve(unit, partial(unit.native, unit.module, a, delta, unit.pick(self.sinks), slot, self.n))
+        delta = delta.reshape(shape)
+        self._serve(unit, delta, partial(unit.native, unit.module, a, delta, unit.pick(self.sinks), slot, self.n))
 
-    def _deliver_replayed(self, unit: Unit, call: Call, k: int, slot: Slot, delta: Tensor) -> None:
-        parameters = unit.pick(self.body.parameters)
-        self._serve(unit, partial(replay, unit.module, call, k, delta, parameters, unit.pick(self.sinks), slot, self.n))
+    def _deliver_replayed(self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, delta: Tensor) -> None:
+        if call.changed():
+            raise NeedsEnclosing(unit, "its input was changed in place after the call")
+        parameters, sinks = unit.pick(self.body.parameters), unit.pick(self.sinks)
+        self._serve(unit, delta, partial(replay, call, k, delta, parameters, sinks, slot, self.n, draws))
 
-    def _serve(self, unit: Unit, route: Callable[[], Collection[str] | None]) -> None:
+    def _serve(self, unit: Unit, delta: Tensor, route: Callable[[], Collection[str] | None]) -> None:
+        self.dtypes.add(delta.dtype)
         self._busy = True
         try:
             with torch.no_grad():
-                used = route()
+                used = route() if delta.numel() else None  # a call without tokens adds nothing
         except NoBatchAxis:
             raise NeedsEnclosing(unit, f"its call does not carry one row for each of the {self.n} examples") from None
         finally:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sdi.loop import Loop
 from sdi.weights import match_names
@@ -16,9 +16,13 @@ from .body import find_body
 
 
 def with_weights(model: nn.Module, weights: Mapping[str, Any]) -> nn.Module:
-    """The model with these weights, copied into its own parameters."""
-    own = model.state_dict()
-    matched = match_names(weights, {name: tuple(t.shape) for name, t in own.items()})
+    """The model with these weights, copied into its own parameters. Of tied ones, the checkpoint may hold one only."""
+    own = _tensors(model)
+    given = dict(weights)
+    for name in own.keys() - given.keys():
+        twin = next((n for n in given if n in own and _is_tied(own[n], own[name])), None)
+        given.update({} if twin is None else {name: given[twin]})
+    matched = match_names(given, {name: tuple(t.shape) for name, t in own.items()})
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(torch.as_tensor(matched[name]))
@@ -28,7 +32,7 @@ def with_weights(model: nn.Module, weights: Mapping[str, Any]) -> nn.Module:
 @contextmanager
 def weights_kept(model: nn.Module) -> Iterator[None]:
     """Whatever is loaded in between, the model leaves with the weights it came with."""
-    kept = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    kept = {name: tensor.clone() for name, tensor in _tensors(model).items()}
     try:
         yield
     finally:
@@ -38,3 +42,11 @@ def weights_kept(model: nn.Module) -> Iterator[None]:
 def body_shapes(model: nn.Module, loop: Loop) -> dict[str, tuple[int, ...]]:
     """The shape of every body parameter, by name."""
     return find_body(model, loop).shapes
+
+
+def _is_tied(x: Tensor, y: Tensor) -> bool:
+    return x.numel() > 0 and (x.data_ptr(), x.shape, x.stride()) == (y.data_ptr(), y.shape, y.stride())
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value for name, value in model.state_dict().items() if isinstance(value, Tensor)}

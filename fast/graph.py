@@ -1,0 +1,46 @@
+"""Where a graph begins. Asking autograd for the gradients there pulls back through the whole graph, and so to every
+hook; asking for fewer would prune the paths that lead elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor
+
+
+def begin_graph(y: Tensor) -> Tensor:
+    """The same numbers, requiring a gradient: where nothing upstream requires one, the graph begins here."""
+    return y.detach().requires_grad_().clone()  # a clone may be changed in place by what follows; a leaf may not
+
+
+def under(y: Tensor) -> Tensor:
+    """The tensor that y is another shape of, or y. A hook on a view is lost when the view is changed in place.
+
+    With a bias and three axes, nn.Linear returns a view.
+    """
+    base = y._base
+    if base is None or not (base.requires_grad and base.numel() == y.numel()):
+        return y
+    return base if base.is_contiguous() and y.is_contiguous() else y
+
+
+def graph_leaves(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors where the graph of these outputs begins, whoever made them."""
+    leaves: dict[int, Tensor] = {}
+    stack: list[Any] = []
+    for y in outputs:
+        if y.grad_fn is None:
+            leaves[id(y)] = y
+        else:
+            stack.append(y.grad_fn)
+    seen = set(stack)
+    while stack:
+        node = stack.pop()
+        if hasattr(node, "variable"):
+            leaves[id(node.variable)] = node.variable
+        for upstream, _ in node.next_functions:
+            if upstream is not None and upstream not in seen:
+                seen.add(upstream)
+                stack.append(upstream)
+    return list(leaves.values())
