@@ -1,0 +1,74 @@
+"""Bars: ratios of measured figures, and what each must not exceed, or must reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bar:
+    """top / bottom, to be compared with the bound in the given sense.
+
+    >>> Bar("ours / plain", "ours", "plain", "<=", 0.8).judge({"ours": 3.0, "plain": 4.0}).met
+    True
+    """
+
+    says: str
+    top: str
+    bottom: str
+    sense: str
+    bound: float
+
+    def __post_init__(self) -> None:
+        if self.sense not in ("<=", ">="):
+            raise ValueError(f"sense must be '<=' or '>=', got {self.sense!r}")
+
+    def judge(self, figures: Mapping[str, float]) -> Verdict:
+        """Not measured if a figure is missing, never a guess."""
+        if self.top not in figures or self.bottom not in figures:
+            return Verdict(self.says, self.sense, self.bound, None)
+        return Verdict(self.says, self.sense, self.bound, figures[self.top] / figures[self.bottom])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A bar with the ratio that was measured."""
+
+    says: str
+    sense: str
+    bound: float
+    value: float | None
+
+    @property
+    def met(self) -> bool | None:
+        if self.value is None:
+            return None
+        return self.value <= self.bound if self.sense == "<=" else self.value >= self.bound
+
+    @property
+    def word(self) -> str:
+        return {True: "met", False: "not met", None: "not measured"}[self.met]
+
+    @property
+    def row(self) -> list[str]:
+        measured = "-" if self.value is None else f"{self.value:.3f}"
+        return [self.says, measured, f"{self.sense} {self.bound:.2f}", self.word]
+
+
+BARS_OF_SPEED = (
+    Bar("looped GPT, hooks / plain forward+backward", "gpt hooks", "gpt plain", "<=", 0.76),
+    Bar("looped GPT, recompute / plain forward+backward", "gpt recompute", "gpt plain", "<=", 1.00),
+    Bar("looped GPT, authors' release / hooks", "gpt authors", "gpt hooks", ">=", 1.5),
+    Bar("Sudoku-size block, authors' release / ours", "sudoku authors", "sudoku hooks", ">=", 4.0),
+    Bar("Sudoku-size block, ours / plain forward+backward", "sudoku hooks", "sudoku plain", "<=", 1.25),
+    Bar("Sudoku-size block, summed over steps / step-resolved", "sudoku summed", "sudoku hooks", "<=", 0.85),
+)
+BARS_OF_MEMORY = (
+    Bar("peak over the model at tau=16, recompute / authors' release", "recompute 16", "authors 16", "<=", 0.20),
+    Bar("peak over the model, recompute, tau=32 / tau=8", "recompute 32", "recompute 8", "<=", 1.5),
+)
+
+
+def judge(bars: Sequence[Bar], figures: Mapping[str, float]) -> list[Verdict]:
+    return [bar.judge(figures) for bar in bars]

@@ -1,0 +1,76 @@
+"""What is timed in this process, each as one function of a batch.
+
+    plain      forward and backward, all parameter gradients, `.grad` starting from None
+    floor      parameters frozen, no sketch: forward, and gradients back to the loop's first output
+    hooks      ours, step-resolved, memory="hooks"
+    recompute  ours, step-resolved, memory="recompute"
+    summed     ours, steps=False: the training side
+
+Audits are off, and a Featurizer is made once and kept, as it is over the batches of a loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sdi.backends import room
+from sdi.looped_config import LoopedConfig
+from sdi.sketch_map import SketchMap
+
+from .cases import Batch
+
+Run = Callable[[Batch], object]
+OURS: dict[str, dict[str, Any]] = {
+    "hooks": {"memory": "hooks"},
+    "recompute": {"memory": "recompute"},
+    "summed": {"memory": "hooks", "steps": False},
+}
+NAMES = ("plain", "floor", *OURS)
+
+
+def contender(name: str, model: Any, config: LoopedConfig, sketch: SketchMap) -> Run:
+    """One of NAMES, ready to run."""
+    loss = room("fast").token_cross_entropy
+    if name == "plain":
+        return lambda batch: loss(model, batch).sum().backward()
+    if name == "floor":
+        return lambda batch: _forward_and_input_gradients(model, loss, batch)
+    if name not in OURS:
+        raise ValueError(f"contender must be one of {NAMES}, got {name!r}")
+    run: Run = room("fast").Featurizer(model, loss, loop=config.loop(), sketch=sketch, audit="off", **OURS[name])
+    return run
+
+
+def _forward_and_input_gradients(model: Any, loss: Callable[[Any, Batch], Tensor], batch: Batch) -> None:
+    leaves: list[Tensor] = []
+
+    def begin(module: nn.Module, args: Any, output: Tensor) -> Tensor | None:
+        if leaves:
+            return None
+        leaves.append(output.detach().requires_grad_())
+        return leaves[0]
+
+    flags = [(p, p.requires_grad) for p in model.parameters()]
+    handle = model.inject.register_forward_hook(begin)
+    try:
+        model.requires_grad_(False)
+        torch.autograd.grad(loss(model, batch).sum(), leaves)
+    finally:
+        handle.remove()
+        for p, flag in flags:
+            p.requires_grad_(flag)
+
+
+def seconds(run: Run, model: Any, batch: Batch) -> float:
+    """Time of one run. Gradients are dropped before and after, outside the clock: nobody pays for another's."""
+    model.zero_grad(set_to_none=True)
+    start = perf_counter()
+    run(batch)
+    elapsed = perf_counter() - start
+    model.zero_grad(set_to_none=True)
+    return elapsed

@@ -1,0 +1,27 @@
+"""Contenders take turns: round by round, each once. Drift of the machine then touches all of them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+Progress = Callable[[str], None]
+
+
+def interleave(
+    turns: Mapping[str, Callable[[], float]], rounds: int, progress: Progress = lambda _: None
+) -> dict[str, list[float]]:
+    """What each turn measured in each round, after one warm-up round that is thrown away.
+
+    >>> interleave({"a": lambda: 1.0, "b": lambda: 2.0}, rounds=3)
+    {'a': [1.0, 1.0, 1.0], 'b': [2.0, 2.0, 2.0]}
+    """
+    if rounds < 1:
+        raise ValueError(f"rounds must be at least 1, got {rounds}")
+    measured: dict[str, list[float]] = {name: [] for name in turns}
+    for k in range(rounds + 1):
+        for name, turn in turns.items():
+            progress(f"{name}, " + (f"round {k} of {rounds}" if k else "warm-up"))
+            value = turn()
+            if k:
+                measured[name].append(value)
+    return measured

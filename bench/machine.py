@@ -1,0 +1,33 @@
+"""The machine that the figures are from."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import torch
+
+THREADS = 2
+
+
+def describe_machine() -> dict[str, str]:
+    return {
+        "CPU": _cpu_model(),
+        "cores": str(os.cpu_count()),
+        "threads used": str(torch.get_num_threads()),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "torch": torch.__version__,
+        "Python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

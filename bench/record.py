@@ -1,0 +1,60 @@
+"""Record: what one command measured, to be printed, saved as JSON, and turned into Markdown by `report`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .bars import Verdict
+from .machine import describe_machine
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are text, formatted where they were measured; the figures themselves are in Record.figures."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Record:
+    kind: str
+    settings: dict[str, Any]
+    figures: Mapping[str, Sequence[float]]  # every round, every seed
+    tables: Sequence[Table]
+    bars: Sequence[Verdict] = ()
+    command: str = field(default_factory=lambda: " ".join(["sdi-bench", *sys.argv[1:]]))
+    machine: Mapping[str, str] = field(default_factory=describe_machine)
+
+    @property
+    def all_tables(self) -> list[Table]:
+        """The tables, and the bars as the last of them."""
+        if not self.bars:
+            return list(self.tables)
+        return [*self.tables, Table("Bars", ("ratio", "measured", "bar", "verdict"), [bar.row for bar in self.bars])]
+
+    def to_json(self) -> str:
+        bars = [{**asdict(bar), "met": bar.met} for bar in self.bars]
+        return json.dumps({**asdict(self), "bars": bars, "version": 1}, indent=2)
+
+    def save(self, path: Path) -> None:
+        part = path.with_name(path.name + ".part")
+        part.write_text(self.to_json() + "\n")
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Record:
+        try:
+            content = json.loads(path.read_text())
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is not JSON: {error}") from None
+        if not isinstance(content, dict) or content.pop("version", None) != 1:
+            raise ValueError(f"{path} was not written by this version of sdi-bench")
+        bars = [Verdict(b["says"], b["sense"], b["bound"], b["value"]) for b in content.pop("bars")]
+        return cls(**{**content, "tables": [Table(**table) for table in content["tables"]], "bars": bars})

@@ -1,0 +1,59 @@
+"""A worker process that is kept alive and asked, one JSON line at a time. It works only while it is asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+
+class WorkerFailed(RuntimeError):
+    """The worker answered with an error, or ended."""
+
+
+class Remote:
+    """Each question is {"do": ..., ...}; the answer is {"ok": true, ...} or {"ok": false, "error": ...}."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
+        self._process = subprocess.Popen(
+            list(command), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):  # what it wrote before it ended says more
+            self._process.stdin.write(json.dumps({"do": do, **more}) + "\n")
+            self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"ok": False, "error": "the worker ended"}
+        if not answer.pop("ok"):
+            self._errors.seek(0)
+            raise WorkerFailed(
+                f"{do!r} failed in the worker: {answer['error']}\n{self._errors.read()[-2000:]}".rstrip()
+            )
+        return answer
+
+    def __enter__(self) -> Remote:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        self._process.wait()
+        self._errors.close()

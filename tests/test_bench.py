@@ -1,0 +1,203 @@
+"""sdi-bench: the bars judge both ways, the commands run at tiny sizes, and what they write can be read. No timing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import sdi.fast
+from sdi.bench import authors, cli, fidelity, kernels, memory, speed
+from sdi.bench.authors_worker import Twin, token_losses
+from sdi.bench.bars import BARS_OF_MEMORY, BARS_OF_SPEED, Bar, judge
+from sdi.bench.bystanders import Bystanders
+from sdi.bench.cases import Case, gpt, sudoku
+from sdi.bench.contenders import contender
+from sdi.bench.interleave import interleave
+from sdi.bench.record import Record, Table
+from sdi.bench.remote import Remote, WorkerFailed
+from sdi.bench.report import markdown
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = torch.get_num_threads()
+    for module in (speed, kernels, fidelity):
+        monkeypatch.setattr(module, "THREADS", 1)
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def run(*arguments: object) -> str:
+    found = CliRunner().invoke(cli.app, [str(a) for a in arguments])
+    assert found.exit_code == 0, found.output + repr(found.exception)
+    return found.output
+
+
+@pytest.mark.parametrize(
+    ("sense", "ratio", "met"), [("<=", 0.5, True), ("<=", 1.5, False), (">=", 0.5, False), (">=", 1.5, True)]
+)
+def test_a_bar_is_met_on_one_side_only(sense: str, ratio: float, met: bool) -> None:
+    verdict = Bar("a / b", "a", "b", sense, 1.0).judge({"a": ratio * 3, "b": 3.0})
+    assert verdict.value == pytest.approx(ratio)
+    assert verdict.met is met
+    assert verdict.word == ("met" if met else "not met")
+
+
+def test_a_bar_is_met_by_equality_and_not_measured_without_its_figures() -> None:
+    assert Bar("", "a", "b", "<=", 2.0).judge({"a": 4.0, "b": 2.0}).met
+    assert Bar("", "a", "b", ">=", 2.0).judge({"a": 4.0, "b": 2.0}).met
+    missing = Bar("", "a", "b", "<=", 2.0).judge({"a": 4.0})
+    assert missing.met is None
+    assert missing.row[1:] == ["-", "<= 2.00", "not measured"]
+    with pytest.raises(ValueError, match="sense must be"):
+        Bar("", "a", "b", "<", 2.0)
+
+
+def test_every_bar_names_figures_that_are_measured() -> None:
+    timed = {f"{work} {name}" for work, names in speed.CONTENDERS.items() for name in (*names, "authors")}
+    assert {name for bar in BARS_OF_SPEED for name in (bar.top, bar.bottom)} <= timed
+    peaks = {f"{name} {tau}" for name, tau in memory.RUNS}
+    assert {name for bar in BARS_OF_MEMORY for name in (bar.top, bar.bottom)} <= peaks
+    figures = {"recompute 16": 1.0, "authors 16": 6.0, "recompute 8": 1.0, "recompute 32": 2.0}
+    assert [verdict.met for verdict in judge(BARS_OF_MEMORY, figures)] == [True, False]
+
+
+def test_contenders_take_turns_and_the_warm_up_is_thrown_away() -> None:
+    order: list[str] = []
+
+    def turn(name: str) -> float:
+        order.append(name)
+        return float(len(order))
+
+    found = interleave({"a": lambda: turn("a"), "b": lambda: turn("b")}, rounds=2)
+    assert order == ["a", "b"] * 3
+    assert found == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
+    with pytest.raises(ValueError, match="rounds must be at least 1, got 0"):
+        interleave({}, rounds=0)
+
+
+def test_sizes_are_those_of_the_bars() -> None:
+    assert gpt().config.parameter_count == 135069696
+    assert (gpt().config.tau, gpt().examples, gpt().tokens, gpt().m) == (8, 4, 128, 2048)
+    case = sudoku()
+    assert (case.config.d, case.config.tau, case.examples, case.tokens, case.m) == (128, 32, 32, 81, 2048)
+    assert Case.from_dict(json.loads(json.dumps(case.to_dict()))) == case
+
+
+@pytest.mark.parametrize("case", [gpt(3, quick=True), sudoku(quick=True)], ids=lambda case: case.name)
+def test_the_authors_worker_has_our_model(case: Case) -> None:
+    model, batch = case.model(), case.batch()
+    twin = Twin(case.config.to_dict())
+    twin.load_state_dict(model.state_dict())
+    torch.testing.assert_close(twin(batch["tokens"]), model(batch))
+    torch.testing.assert_close(token_losses(twin, batch), sdi.fast.token_cross_entropy(model, batch))
+
+
+def test_the_authors_worker_refuses_a_model_it_does_not_have() -> None:
+    config = {**gpt(quick=True).config.to_dict(), "loop_norm": True}
+    with pytest.raises(ValueError, match="written for loop_norm=False only, got True"):
+        Twin(config)
+
+
+def test_a_failed_install_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SDI_BENCH_CACHE", str(tmp_path))
+    failed = subprocess.CompletedProcess([], 1, "", "no network")
+    monkeypatch.setattr(authors.subprocess, "run", lambda *args, **kwargs: failed)
+    with pytest.raises(OSError, match="--no-authors"):
+        authors.install_authors()
+    assert not authors.authors_home().exists()
+
+
+@pytest.mark.parametrize("case", [gpt(2, quick=True), sudoku(quick=True)], ids=lambda case: case.name)
+def test_the_floor_makes_no_parameter_gradient_and_leaves_the_model_as_it_came(case: Case) -> None:
+    model = case.model()
+    contender("floor", model, case.config, case.sketch())(case.batch())
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+    assert not model.inject._forward_hooks
+    with pytest.raises(ValueError, match="contender must be one of"):
+        contender("fastest", model, case.config, case.sketch())
+
+
+def test_speed_runs_without_the_authors_release(tmp_path: Path) -> None:
+    file = tmp_path / "speed.json"
+    printed = run("speed", "--quick", "--no-authors", "--rounds", 2, "--json", file)
+    assert "not measured" in printed
+    content = json.loads(file.read_text())
+    assert len(content["figures"]["gpt hooks"]) == 2
+    assert [bar["met"] is None for bar in content["bars"]] == [False, False, True, True, False, False]
+    table = run("report", file)
+    assert "| ratio | measured | bar | verdict |" in table
+    assert torch.__version__ in table
+
+
+def test_memory_is_watched_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(memory, "RUNS", (("recompute", 8),))
+    file = tmp_path / "memory.json"
+    run("memory", "--quick", "--no-authors", "--json", file)
+    assert json.loads(file.read_text())["figures"]["recompute 8"][0] > 0
+
+
+def test_kernels_print_the_four_constants_and_the_picks(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.json"
+    printed = run("kernels", "--quick", "--m", 256, "--json", file)
+    for name in ("FFT_NS", "SCATTER_NS", "PRODUCT_NS", "MADD_NS"):
+        assert name in printed
+        assert json.loads(file.read_text())["figures"][name][0] > 0
+
+
+def test_fidelity_errors_fall_with_m_and_conservation_holds(tmp_path: Path) -> None:
+    file = tmp_path / "fidelity.json"
+    assert "-0.489" in run("fidelity", "--quick", "--json", file)
+    figures = json.loads(file.read_text())["figures"]
+    assert figures["slope"][0] < 0
+    assert figures["conservation"][0] < 1e-5
+
+
+def test_records_come_back_from_json_as_they_were(tmp_path: Path) -> None:
+    verdict = Bar("a / b", "a", "b", "<=", 1.0).judge({"a": 1.0, "b": 4.0})
+    record = Record("speed", {"rounds": 3}, {"a": [1.0]}, [Table("A", ["x|y"], [["1|2"]])], [verdict])
+    record.save(tmp_path / "a.json")
+    again = Record.load(tmp_path / "a.json")
+    assert again.bars == [verdict]
+    assert markdown([again]) == markdown([record])
+    assert "| 1\\|2 |" in markdown([record])
+    assert "| a / b | 0.250 | <= 1.00 | met |" in markdown([record])
+
+
+def test_bad_input_ends_with_code_2_and_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("{}")
+    for arguments, reason in (
+        (["report", tmp_path / "other.json"], "not written by this version"),
+        (["report", tmp_path / "none.json"], "No such file"),
+        (["speed", "--quick", "--no-authors", "--work", "chess"], "work must be one of"),
+        (["kernels", "--quick", "--json", tmp_path / "no" / "k.json"], "--json must be in a folder that exists"),
+    ):
+        found = CliRunner().invoke(cli.app, [str(a) for a in arguments])
+        assert found.exit_code == 2
+        assert reason in found.stderr
+
+
+def test_a_worker_that_fails_says_why() -> None:
+    script = 'import sys; print(input(), file=sys.stderr); print(\'{"ok": false, "error": "no"}\')'
+    with Remote([sys.executable, "-c", script]) as remote:
+        with pytest.raises(WorkerFailed, match=r"'run' failed in the worker: no\n.*tiny"):
+            remote.ask("run", tiny=True)
+        with pytest.raises(WorkerFailed, match="the worker ended"):
+            remote.ask("run")
+
+
+def test_bystanders_count_what_others_take() -> None:
+    with Bystanders() as others:
+        pass
+    assert others.share is None or others.share >= 0
+    others.share = 0.5
+    assert others.disturbed
+    assert others.says == "0.50 of a core"
