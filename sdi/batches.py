@@ -1,5 +1,7 @@
 """Batches: nested mappings, lists and tuples of arrays or tensors whose first axis counts examples.
 
+A list without arrays in it, of as many entries as there are examples, has one entry for each of them.
+
 An example has an id, given under the batch's key "id" or else a digest of its content, by which its rows are matched
 everywhere. The key "id" is for us: it is not passed on to the loss.
 """
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ID = "id"
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 class Examples(NamedTuple):
@@ -37,81 +40,113 @@ def read_batches(loader: Iterable[Any], name: str) -> Iterator[Examples]:
             seen[i] = content
         yield examples
     if not seen:
-        raise ValueError(f"{name} gave no batches; it must be re-iterable (a list or a DataLoader, not a generator)")
+        raise ValueError(
+            f"{name} gave no examples; it must be a list or a DataLoader that is not empty, "
+            "not a generator, which is used up after one checkpoint"
+        )
 
 
 def name_examples(batch: Any) -> Examples:
     """Take the ids out of a batch, or make them from the content."""
     given = None
-    if isinstance(batch, Mapping):
-        given = batch.get(ID)
-        batch = {key: value for key, value in batch.items() if key != ID}
+    if isinstance(batch, Mapping) and ID in batch:
+        given = batch[ID]
+        batch = _like(batch, {key: value for key, value in batch.items() if key != ID})
     n = count_examples(batch)
     contents = digests(batch, n)
     if given is None:
         return Examples(batch, contents, contents)
-    ids = tuple(str(getattr(i, "item", lambda i=i: i)()) for i in given)
-    if len(ids) != n:
-        raise ValueError(f"the batch's ids must name each of its {n} examples, got {len(ids)}")
-    return Examples(batch, ids, contents)
+    if isinstance(given, PLAIN) or len(given) != n:
+        raise ValueError(f"the batch's 'id' must be a list with an id for each of its {n} examples, got {given!r}")
+    return Examples(batch, tuple(str(i.item() if hasattr(i, "item") else i) for i in given), contents)
 
 
 def count_examples(batch: Any) -> int:
     """Rows of the first array in the batch."""
-    for _, x in arrays(batch):
-        return len(x)
+    for _, x in leaves(batch):
+        if is_array(x):
+            return len(x)
     raise ValueError(f"a batch must hold an array whose first axis counts examples, got {type(batch).__name__}")
 
 
-def take_examples(batch: Any, rows: slice | Sequence[int], n: int) -> Any:
-    """Some examples of a batch: every array with n rows is cut; what all examples share stays."""
-    index = rows if isinstance(rows, slice) else np.asarray(rows, dtype=np.int64)
-    return map_arrays(batch, lambda x: x[index] if len(x) == n else x)
+def take_examples(batch: Any, rows: Sequence[int], n: int) -> Any:
+    """Some examples of a batch: whatever has n rows is cut; what all examples share stays."""
+
+    def take(x: Any) -> Any:
+        if not has_rows(x, n):
+            return x
+        return [x[k] for k in rows] if isinstance(x, list) else x[np.asarray(rows, dtype=np.int64)]
+
+    return map_leaves(batch, take)
 
 
 def digests(batch: Any, n: int) -> tuple[str, ...]:
     """A short digest of each example's own rows, and of what all examples share."""
     common, own = hashlib.sha256(), []
-    for path, x in arrays(batch):
-        x = _plain(x)
-        common.update(f"|{path}|{x.dtype.str}|{x.shape[1:] if len(x) == n else x.shape}|".encode())
-        if len(x) == n:
-            own.append(np.ascontiguousarray(x))
-        else:
-            common.update(np.ascontiguousarray(x).tobytes())
+    for path, x in leaves(batch):
+        common.update(f"|{path}|".encode())
+        if isinstance(x, list) and has_rows(x, n):
+            own.append([repr(part).encode() for part in x])
+        elif hasattr(x, "shape"):
+            rows = has_rows(x, n)
+            x = _numpy(x)
+            common.update(f"{x.dtype.str}|{x.shape[1:] if rows else x.shape}|".encode())
+            if rows:
+                own.append([row.tobytes() for row in x])
+            else:
+                common.update(x.tobytes())
+        elif isinstance(x, (*PLAIN, list)):
+            common.update(repr(x).encode())
     out = []
     for i in range(n):
         digest = common.copy()
-        for x in own:
-            digest.update(x[i].tobytes())
+        for rows_of in own:
+            digest.update(rows_of[i])
         out.append(digest.hexdigest()[:16])
     return tuple(out)
 
 
-def arrays(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every array or tensor with at least one axis, with its place in the batch."""
+def is_array(x: Any) -> bool:
+    return len(getattr(x, "shape", ())) > 0
+
+
+def has_rows(x: Any, n: int) -> bool:
+    """Whether a leaf has a row for each of n examples."""
+    return (isinstance(x, list) or is_array(x)) and len(x) == n
+
+
+def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every array, plain list and single value of a batch, with its place in it."""
     if isinstance(batch, Mapping):
         for key in batch:
-            yield from arrays(batch[key], f"{path}.{key}")
-    elif isinstance(batch, (list, tuple)):
+            yield from leaves(batch[key], f"{path}.{key}")
+    elif isinstance(batch, (list, tuple)) and not _is_plain_list(batch):
         for i, part in enumerate(batch):
-            yield from arrays(part, f"{path}.{i}")
-    elif len(getattr(batch, "shape", ())) > 0:
+            yield from leaves(part, f"{path}.{i}")
+    else:
         yield path, batch
 
 
-def map_arrays(batch: Any, f: Callable[[Any], Any]) -> Any:
-    """The batch with f applied to every array or tensor with at least one axis."""
+def map_leaves(batch: Any, f: Callable[[Any], Any]) -> Any:
+    """The batch with f applied to every leaf."""
     if isinstance(batch, Mapping):
-        return {key: map_arrays(value, f) for key, value in batch.items()}
+        return _like(batch, {key: map_leaves(value, f) for key, value in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(map_arrays(part, f) for part in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(map_arrays(part, f) for part in batch)
-    return f(batch) if len(getattr(batch, "shape", ())) > 0 else batch
+        return type(batch)(*(map_leaves(part, f) for part in batch))
+    if isinstance(batch, (list, tuple)) and not _is_plain_list(batch):
+        return type(batch)(map_leaves(part, f) for part in batch)
+    return f(batch)
 
 
-def _plain(x: Any) -> np.ndarray:
+def _is_plain_list(x: Any) -> bool:
+    return isinstance(x, list) and not any(hasattr(leaf, "shape") for part in x for _, leaf in leaves(part))
+
+
+def _like(batch: Mapping[Any, Any], content: dict[Any, Any]) -> Any:
+    return content if isinstance(batch, dict) else type(batch)(content)  # type: ignore[call-arg]
+
+
+def _numpy(x: Any) -> np.ndarray:
     """A tensor as an array; types that NumPy lacks, as the next wider one."""
     if hasattr(x, "detach"):
         x = x.detach().cpu()

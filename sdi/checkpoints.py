@@ -6,7 +6,7 @@ one under "model", "state_dict" or "model_state_dict" and an optimiser's under "
 eta, the weight of a checkpoint, is the learning rate it was trained with. It comes from (the first that is there)
   1. the list given to `attribute(eta=...)`, one number per checkpoint;
   2. a sidecar: FILE with the ending .json beside the checkpoint, {"eta": 0.001} or {"eta": {"core": 0.001, ...}};
-  3. the safetensors file's metadata, "eta";
+  3. the safetensors file's metadata, or the torch file's dict, "eta";
   4. the optimiser's state in the file: the "lr" of its parameter groups.
 """
 
@@ -17,6 +17,7 @@ import json
 import math
 import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from sdi.files import sha256
+from sdi.weights import unwrapped
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
 OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
@@ -66,29 +68,32 @@ def find_checkpoints(
     patterns = [patterns] if isinstance(patterns, (str, Path)) else list(patterns)
     paths: list[Path] = []
     for pattern in patterns:
-        found = sorted(glob.glob(str(pattern)), key=_natural)
-        if not found:
+        found = [str(pattern)] if Path(pattern).is_file() else sorted(glob.glob(str(pattern)), key=_natural)
+        files = [Path(p) for p in found if Path(p).is_file() and not p.endswith(".json")]
+        if not files:
             raise ValueError(f"checkpoints: {str(pattern)!r} names no file")
-        paths += [Path(p) for p in found if Path(p) not in paths and not p.endswith(".json")]
-    if eta is not None and len(eta) != len(paths):
-        raise ValueError(f"eta must hold one weight for each of the {len(paths)} checkpoints, got {len(eta)}")
-    made = []
-    for k, path in enumerate(paths):
-        value: Eta = float(eta[k]) if eta is not None else read_eta(path)
-        made.append(Checkpoint(path, _checked(value, path), sha256(path)))
-    return made
+        paths += [p for p in dict.fromkeys(files) if p not in paths]
+    if not paths:
+        raise ValueError("checkpoints must name at least one file, got none")
+    if eta is not None and (not isinstance(eta, Sequence) or len(eta) != len(paths)):
+        raise ValueError(f"eta must be a list with one weight for each of the {len(paths)} checkpoints, got {eta!r}")
+    etas = [read_eta(path) for path in paths] if eta is None else list(eta)
+    return [Checkpoint(path, _checked(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
 
 
-def read_eta(path: Path) -> Eta:
+def read_eta(path: Path) -> Any:
     """From the sidecar, the metadata or the optimiser; an error that says how to give it otherwise."""
     sidecar = path.with_suffix(".json")
     if sidecar.is_file():
-        content = json.loads(sidecar.read_text())
+        try:
+            content = json.loads(sidecar.read_text())
+        except ValueError as error:
+            raise ValueError(f"sidecar {sidecar} is not JSON: {error}") from None
         if isinstance(content, dict) and "eta" in content:
-            return content["eta"] if isinstance(content["eta"], dict) else float(content["eta"])
+            return content["eta"]
     _, extra = _read(path)
     if "eta" in extra:
-        return float(extra["eta"])
+        return extra["eta"]
     if "optimiser" in extra:
         return _optimiser_eta(extra["optimiser"], path)
     raise ValueError(
@@ -109,20 +114,28 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
             f"the optimiser in {path} has groups with different learning rates {rates} but without parameter names; "
             "make it from model.named_parameters(), or give eta as {name: rate} in a sidecar, or eta=[...]"
         )
-    return {name: rate for group, rate in zip(groups, rates, strict=True) for name in group["param_names"]}
+    named = {name: rate for group, rate in zip(groups, rates, strict=True) for name in group["param_names"]}
+    return dict(zip(unwrapped(named), named.values(), strict=True))
 
 
-def _checked(eta: Eta, path: Path) -> Eta:
-    for value in eta.values() if isinstance(eta, dict) else [eta]:
-        if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            raise ValueError(f"eta of {path} must be finite and not negative, got {value!r}")
-    return eta
+def _checked(eta: Any, path: Path) -> Eta:
+    if isinstance(eta, dict) and eta:
+        return {str(name): _number(value, path) for name, value in eta.items()}
+    return _number(eta, path)
+
+
+def _number(value: Any, path: Path) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"eta of {path} must be a number, finite and not negative, got {value!r}")
+    return number
 
 
 def _read(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
     """(what loads the model's tensors, what else is of use: eta, optimiser). Tensors are only mapped until loaded."""
-    if not path.is_file():
-        raise ValueError(f"checkpoint {path} does not exist")
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError, safe_open
         from safetensors.torch import load_file
@@ -139,16 +152,24 @@ def _read(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
 def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
     import torch
 
+    with path.open("rb") as file:
+        if b"PK".startswith(file.read(2)) and not zipfile.is_zipfile(path):
+            raise ValueError(f"checkpoint {path} cannot be read: it was truncated")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        reason = str(error).split("\n")[0]
-        raise ValueError(
-            f"checkpoint {path} is refused, because it holds more than tensors and could run code when loaded; "
-            f"save the state dict alone, best as safetensors ({reason[:200]})"
-        ) from None
-    except (RuntimeError, EOFError, ValueError) as error:
-        raise ValueError(f"checkpoint {path} cannot be read: {str(error).splitlines()[0][:200]}") from None
+        with warnings.catch_warnings():  # of protocols and layouts: what matters is what comes out
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except Exception as error:  # of any kind: the file may hold any bytes
+        words = " ".join(str(error).split())
+        # torch wraps its reason in advice to switch the protection off.
+        reason = re.split("trusted source. |WeightsUnpickler error: ", words)[-1]
+        reason = re.split(" Please | Check ", reason)[0][:200]
+        if isinstance(error, pickle.UnpicklingError) and re.search("unsupported|GLOBAL|blocked", words, re.IGNORECASE):
+            raise ValueError(
+                f"checkpoint {path} is refused, because it holds more than tensors and could run code when loaded; "
+                f"save the state dict alone, best as safetensors ({reason})"
+            ) from None
+        raise ValueError(f"checkpoint {path} cannot be read, it may be truncated: {reason}") from None
     if not isinstance(content, Mapping):
         raise ValueError(f"checkpoint {path} must hold a state dict, got {type(content).__name__}")
     state = next((content[key] for key in MODEL_KEYS if isinstance(content.get(key), Mapping)), content)

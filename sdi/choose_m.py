@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sdi.backends import backend as backend_named
 from sdi.bounds import smallest_m
+from sdi.features import Features
 from sdi.loop import Loop
 from sdi.scores import sdi
 from sdi.sketch_map import SketchMap
@@ -38,11 +40,14 @@ def choose_m(
     """The smallest power of two for a standard error of at most target * |g| |phi|.
 
     The bound holds for any gradients. With a model, a loss, a loop and one batch, the error is also measured, from the
-    spread of `repeats` sketches of width `pilot_m`, and scaled as 1 / sqrt(m); real gradients often need much less.
+    spread of `repeats` sketches of width `pilot_m`, scaled as 1 / sqrt(m), and measured again at the m that this gives;
+    real gradients often need much less.
 
     >>> choose_m(0.05).bound
     4096
     """
+    if not 0 < target < float("inf"):
+        raise ValueError(f"target must be above 0 and finite, got {target}")
     bound = smallest_m(target, power_of_two=True)
     if model is None:
         return ChosenM(bound, None, None, pilot_m)
@@ -52,14 +57,28 @@ def choose_m(
         raise ValueError(f"repeats must be at least 2 to see a spread, got {repeats}")
     verbs = backend_named(backend)
     shapes = verbs.body_shapes(model, loop)
-    runs, norms = [], []
-    for r in range(repeats):
-        features = verbs.featurize(model, loss, batch, loop=loop, sketch=SketchMap.draw(shapes, pilot_m, seed + r))
-        runs.append(sdi(features, features))
-        g, phi = np.linalg.norm(features.g, axis=-1), np.linalg.norm(features.phi, axis=-1)
-        norms.append(g[:, None, None] * phi[None])
-    scale = np.mean(norms, axis=0)
-    spread = np.var(runs, axis=0, ddof=1)[scale > 0] / np.square(scale[scale > 0])
-    error = float(np.sqrt(spread.mean()))
-    wanted = pilot_m * (error / target) ** 2
-    return ChosenM(bound, 1 << max(0, int(np.ceil(np.log2(max(wanted, 1.0))))), error, pilot_m)
+
+    def error_at(m: int) -> float:
+        sketches = [SketchMap.draw(shapes, m, seed + r) for r in range(repeats)]
+        return relative_error([verbs.featurize(model, loss, batch, loop=loop, sketch=s) for s in sketches])
+
+    pilot_error = error_at(pilot_m)
+    m = min(_power_of_two(pilot_m * (pilot_error / target) ** 2), bound)
+    # What fits into pilot_m numbers was kept there, without error: at another m, the error is measured again.
+    while m < bound and (pilot_error if m == pilot_m else error_at(m)) > target:
+        m *= 2
+    return ChosenM(bound, m, pilot_error, pilot_m)
+
+
+def relative_error(runs: Sequence[Features]) -> float:
+    """The root mean square error of sdi over all pairs and steps, relative to |g| |phi|, from several sketches."""
+    scores = [sdi(f, f) for f in runs]
+    norms = [(np.linalg.norm(f.g, axis=-1), np.linalg.norm(f.phi, axis=-1)) for f in runs]
+    scale = np.mean([g[:, None, None] * phi[None] for g, phi in norms], axis=0)
+    acts = scale > 0
+    return float(np.sqrt((np.var(scores, axis=0, ddof=1)[acts] / np.square(scale[acts])).mean())) if acts.any() else 0.0
+
+
+def _power_of_two(x: float) -> int:
+    """The smallest that is at least x."""
+    return 1 << max(0, ceil(log2(max(x, 1.0))))

@@ -5,30 +5,22 @@ Exit codes: 0 done, 1 a check failed, 2 bad input.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json as jsonlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 import sdi
+from sdi.exit_codes import BAD_INPUT, FAILED, end, exit_codes
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 console = Console(highlight=False)
 
-
-@contextmanager
-def bad_input_is_exit_code_2() -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, OSError) as error:
-        print(f"sdi: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/guide.md.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Count = Annotated[int, typer.Option("-k", help="Training examples per query.")]
 
 
 def show_version(asked: bool) -> None:
@@ -45,6 +37,116 @@ def main(
 
 
 @app.command()
+def run(config: ConfigFile, k: Count = 5, json: Json = False) -> None:
+    """Featurize, score, save the result, and show who influences the first queries most."""
+    from sdi import runs
+    from sdi.cli_runs import bar_for, show_result, summary_of
+
+    with exit_codes():
+        the = runs.Run.read(config)
+        with bar_for(the, json) as tell:
+            result = runs.run(the, tell)
+        tops = [result.top(k, query=query) for query in result.tracin.coords["query"][: 3 if k else 0]]
+        if json:
+            return _print_json({**summary_of(the, result), "top": [_top_json(top) for top in tops]})
+        show_result(console, the, result, tops)
+    return None
+
+
+@app.command()
+def featurize(config: ConfigFile, json: Json = False) -> None:
+    """Fill the store with the features of every example; what is there is not made again."""
+    from sdi import runs
+    from sdi.cli_runs import bar_for, counts_line
+
+    with exit_codes():
+        the = runs.Run.read(config)
+        with bar_for(the, json) as tell:
+            ids = runs.featurize(the, tell)
+        if json:
+            counts = {side: len(names) for side, names in ids.items()}
+            return _print_json({"store": str(the.config.store), **counts, "made": the.made, "reused": the.reused})
+        console.print(counts_line(the), soft_wrap=True)
+    return None
+
+
+@app.command()
+def score(config: ConfigFile, json: Json = False) -> None:
+    """Score what the store holds, without any work by the model, and save the result."""
+    from sdi import runs
+    from sdi.cli_runs import show_result, summary_of
+
+    with exit_codes():
+        the = runs.Run.read(config)
+        result = runs.score(the)
+        if json:
+            return _print_json(summary_of(the, result))
+        show_result(console, the, result, [])
+    return None
+
+
+@app.command()
+def top(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A config, a run's folder, or a saved result.")],
+    query: Annotated[list[str], typer.Option(help="The id of a query; may be given more than once.")],
+    steps: Annotated[str | None, typer.Option(help="A step (17) or a range (17-32, 17-, -32), from 1.")] = None,
+    k: Count = 10,
+    by: Annotated[str, typer.Option(help="signed, absolute, or late: absolute among those that act late.")] = "signed",
+    json: Json = False,
+) -> None:
+    """The training examples that most influence a query, streamed from the store or read from a result."""
+    from sdi.cli_runs import find_tops, parse_steps
+    from sdi.show import top_table
+
+    with exit_codes():
+        tops, result = find_tops(source, query, k, parse_steps(steps), by)
+        if json:
+            return _print_json([_top_json(t) for t in tops])
+        for t in tops:
+            console.print(top_table(t, result))
+    return None
+
+
+@app.command()
+def inspect(config: ConfigFile, json: Json = False) -> None:
+    """What a run will do and cost: checkpoints, steps, coverage, sizes, time and memory. Writes nothing."""
+    from sdi.cli_inspect import show_inspection
+    from sdi.inspect import inspect_run
+    from sdi.progress import status
+    from sdi.runs import Run
+
+    with exit_codes():
+        with status(quiet=json) as tell:
+            found = inspect_run(Run.read(config), tell)
+        if json:
+            return _print_json(found.to_dict())
+        show_inspection(console, found)
+    return None
+
+
+@app.command("choose-m")
+def choose_m(
+    target: Annotated[float, typer.Option(help="The wanted standard error, as a share of |g| |phi|.")],
+    config: Annotated[Path | None, typer.Argument(metavar="[CONFIG]", help="Measure a batch of this run, too.")] = None,
+    json: Json = False,
+) -> None:
+    """The sketch width that a wanted error needs: by the bound, and by a pilot batch of one's own."""
+    from sdi.cli_runs import pilot
+
+    with exit_codes():
+        chosen = sdi.choose_m(target) if config is None else pilot(target, config)
+        if json:
+            return _print_json({"target": target, **chosen._asdict()})
+        console.print(f"m = {chosen.bound:,} keeps the standard error below {target:g} |g| |phi| for any gradients")
+        if chosen.pilot is not None:
+            console.print(
+                f"m = {chosen.pilot:,} is enough for these: at m = {chosen.pilot_m}, one batch of the last checkpoint "
+                f"shows an error of {chosen.pilot_error:.2g}"
+            )
+    return None
+
+
+@app.command()
 def verify(
     only: Annotated[str, typer.Option(help="Only statements whose name contains this, or matches it (*?[]).")] = "*",
     thorough: Annotated[bool, typer.Option("--thorough", help="Larger cases; takes minutes.")] = False,
@@ -53,57 +155,41 @@ def verify(
     json: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
 ) -> None:
     """Check every mathematical statement of the paper by computation."""
-    from sdi.verify import verify as run
+    from sdi.cli_verify import show_verification
+    from sdi.progress import status
+    from sdi.verify import verify as check
 
-    if statements is not None and not statements.is_file():
-        print(f"sdi: --statements must be a Python file, got {statements}, which does not exist", file=sys.stderr)
-        raise typer.Exit(2)
-    with bad_input_is_exit_code_2(), console.status("") as status:
-        found = run(only, thorough, mutants, statements, progress=lambda name: status.update(f"checking {name}"))
+    with exit_codes():
+        if statements is not None and not statements.is_file():
+            end(BAD_INPUT, f"--statements must be a Python file, got {statements}, which does not exist")
+        with status() as tell:
+            found = check(only, thorough, mutants, statements, progress=lambda name: tell(f"checking {name}"))
         if json is not None:
             found.save(json, version=sdi.__version__, thorough=thorough, mutants=mutants)
-    console.print(_statement_table(found.reports, mutants))
-    for report in found.reports:
-        if not report.holds:
-            console.print(f"[red]{escape(report.name)}[/] {escape(report.mutant or '')} {escape(report.detail)}")
-    if found.errata:
-        console.print(_errata_table(found.errata))
-    failed = sum(not report.holds for report in found.reports)
-    seconds = sum(report.seconds for report in found.reports)
-    what = "wrong claims rejected" if mutants else "statements hold"
-    console.print(f"{len(found.reports) - failed} of {len(found.reports)} {what}, {seconds:.1f} s")
-    raise typer.Exit(0 if found.passed else 1)
-
-
-def _statement_table(reports: list, mutants: bool) -> Table:  # type: ignore[type-arg]
-    table = Table(title="Wrong claims, which must be rejected" if mutants else "The paper's statements, computed")
-    table.add_column("statement", no_wrap=True)
-    table.add_column("mutant" if mutants else "says", ratio=1)
-    for name in ("method", "cases", "verdict", "time"):
-        table.add_column(name, justify="right" if name in ("cases", "time") else "left", no_wrap=True)
-    good, bad = ("rejected", "NOT REJECTED") if mutants else ("holds", "FAILS")
-    for r in reports:
-        verdict = f"[green]{good}[/]" if r.holds else f"[bold red]{bad}[/]"
-        text = escape(r.mutant if mutants else r.says)
-        table.add_row(r.name, text, r.method, f"{r.cases:,}", verdict, f"{r.seconds:.2f} s")
-    return table
-
-
-def _errata_table(errata: list) -> Table:  # type: ignore[type-arg]
-    table = Table(title="Where the paper contradicts itself, decided by computation", show_lines=True)
-    for name in ("where", "written", "true", "how it was decided"):
-        table.add_column(name, ratio=1)
-    for e in errata:
-        table.add_row(*(escape(e[k]) for k in ("where", "written", "true")), escape(f"{e['how']}: {e['evidence']}"))
-    return table
+        show_verification(console, found, mutants)
+        raise typer.Exit(0 if found.passed else FAILED)
 
 
 @app.command()
-def demo() -> None:
-    """A small looped model, attributed exactly and by sketch, its trajectory printed."""
-    from sdi.demo import demo as run
+def demo(
+    keep: Annotated[Path | None, typer.Option(help="A new folder for checkpoints, store and result.")] = None,
+) -> None:
+    """Train a small looped transformer on parity, trace every loop step to its training strings, check it all."""
+    from sdi.demo import demo as show
 
-    run(console)
+    with exit_codes():
+        show(console, keep)
+
+
+def _top_json(top: sdi.top.Top) -> dict[str, Any]:
+    rows = [row._asdict() for row in top]
+    for row in rows:
+        row["late"] = None if row["late"] != row["late"] else row["late"]  # JSON has no NaN
+    return {"query": top.query, "steps": top.steps, "by": top.by, "rows": rows}
+
+
+def _print_json(content: Any) -> None:
+    print(jsonlib.dumps(content, indent=1, allow_nan=False))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 from pathlib import Path
 
+import numpy as np
+
 PART = ".part"
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -21,21 +25,36 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        if error.errno == errno.ENOSPC:
+        if error.errno in FULL:
             raise OSError(
-                errno.ENOSPC, f"the disk is full: {path} was not written; what was finished before is valid, run again"
+                error.errno, f"the disk is full: {path} was not written; what was finished before is valid, run again"
             ) from None
         raise
     _flush_folder(path.parent)
 
 
-def sha256(path: Path) -> str:
-    """The digest of a file's content."""
+def sha256(path: Path, also: bytes = b"") -> str:
+    """The digest of a file's content, and of what stands elsewhere."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 22):
             digest.update(block)
+    digest.update(also)
     return digest.hexdigest()
+
+
+def map_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file as memory maps: a header of JSON, then raw data."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    names = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
+    out: dict[str, np.ndarray] = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            start = 8 + length + entry["data_offsets"][0]
+            out[name] = np.memmap(path, names[entry["dtype"]], "r", start, tuple(entry["shape"]))
+    return out
 
 
 def _flush_folder(folder: Path) -> None:

@@ -63,7 +63,7 @@ def fill(
                 if set(seen) != set(ids.setdefault(side, seen)):
                     odd = sorted(set(seen) ^ set(ids[side]))
                     raise ValueError(
-                        f"{side} must give the same examples at every checkpoint; {odd[0]!r} is not at all"
+                        f"{side} must give the same examples at every checkpoint; {odd[0]!r} is only at some of them"
                     )
     return ids
 

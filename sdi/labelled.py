@@ -25,6 +25,7 @@ class Labelled:
     coords: Mapping[str, tuple[Any, ...]]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "coords", {d: tuple(self.coords[d]) for d in self.dims})
         lengths = tuple(len(self.coords[d]) for d in self.dims)
         if self.values.shape != lengths:
             raise ValueError(f"values must have shape {lengths} for dims {self.dims}, got {self.values.shape}")
@@ -44,13 +45,13 @@ class Labelled:
         """The part at these labels; the axes named disappear."""
         index: list[Any] = [slice(None)] * len(self.dims)
         for dim, label in labels.items():
-            if dim not in self.dims:
-                raise ValueError(f"no dimension {dim!r} in {self.dims}{nearest(dim, self.dims)}")
+            self._check_dim(dim)
             index[self.dims.index(dim)] = self.position(dim, label)
         dims = tuple(d for d in self.dims if d not in labels)
         return Labelled(self.values[tuple(index)], dims, {d: self.coords[d] for d in dims})
 
     def sum(self, dim: str) -> Labelled:
+        self._check_dim(dim)
         dims = tuple(d for d in self.dims if d != dim)
         return Labelled(self.values.sum(axis=self.dims.index(dim)), dims, {d: self.coords[d] for d in dims})
 
@@ -60,6 +61,10 @@ class Labelled:
         if str(label) not in places:
             raise ValueError(f"no {dim} {label!r} among {len(places)}{nearest(str(label), places)}")
         return places.index(str(label))
+
+    def _check_dim(self, dim: str) -> None:
+        if dim not in self.dims:
+            raise ValueError(f"no dimension {dim!r} in {self.dims}{nearest(dim, self.dims)}")
 
     def to_xarray(self) -> Any:
         """As an xarray.DataArray (needs xarray)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdi.files import PART
+from sdi.files import write_whole
 from sdi.uncertainty import Z95
 
 if TYPE_CHECKING:
@@ -17,19 +18,16 @@ if TYPE_CHECKING:
 def plot_trajectories(result: Result, path: Path, query: Any, k: int) -> None:
     """See `Result.plot`. Without a query, the first is drawn."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure  # not pyplot, which would choose a backend for the whole process
     except ImportError:
         raise ImportError("plot needs matplotlib: pip install 'sdi-influence[plot]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
 
     query = result.sdi.coords["query"][0] if query is None else query
     sdi, stderr = result.sdi.sel(query=query), result.stderr.sel(query=query)
     steps = np.array(sdi.coords["step"])
     order = np.argsort(-np.abs(sdi.values).sum(axis=1), kind="stable")[:k]
-    figure, (top, bottom) = pyplot.subplots(
-        2, 1, sharex=True, figsize=(8, 6), height_ratios=(3, 1), layout="constrained"
-    )
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     for i in order:
         (line,) = top.plot(steps, sdi.values[i], marker="o", markersize=3, label=str(sdi.coords["train"][i]))
         band = Z95 * stderr.values[i]
@@ -41,7 +39,6 @@ def plot_trajectories(result: Result, path: Path, query: Any, k: int) -> None:
     bottom.bar(steps, np.abs(sdi.values).sum(axis=0), color="0.5")
     bottom.set_ylabel("energy, all")
     bottom.set_xlabel("loop step")
-    part = path.with_name(path.stem + PART + path.suffix)
-    figure.savefig(part, dpi=150)
-    pyplot.close(figure)
-    part.replace(path)
+    picture = BytesIO()
+    figure.savefig(picture, dpi=150, format=path.suffix[1:] or "png")
+    write_whole(path, picture.getvalue())

@@ -74,7 +74,8 @@ class Result:
     @property
     def notes(self) -> list[str]:
         """What a reader should know: an eta of 0, calls outside the loop."""
-        return list(self.info.get("notes", []))
+        called = "body modules also act outside the loop: the steps of `sdi` and `outside` add up to `tracin`"
+        return [*self.info.get("notes", []), *([called] if np.any(self.outside.values) else [])]
 
     def top(
         self,
@@ -162,8 +163,10 @@ def load(path: str | Path) -> Result:
         with safe_open(path, framework="np") as file:
             meta = json.loads((file.metadata() or {}).get("sdi", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (SafetensorError, ValueError) as error:
         raise ValueError(f"{path} is not a result of sdi: {error}") from None
+    if not meta:
+        raise ValueError(f"{path} is not a result of sdi: it is a safetensors file of something else")
     if meta.get("version") != VERSION:
         raise ValueError(f"{path} has version {meta.get('version')}, this sdi reads version {VERSION} of a result")
     made = {}

@@ -28,7 +28,7 @@ def score(
     info: Mapping[str, Any],
 ) -> Result:
     """Scores of these examples, weighted by eta and summed over checkpoints, with their standard errors."""
-    by_checkpoint, outside, stderr, total_stderr = [], [], [], []
+    by_checkpoint, outside, stderr, total_stderr, taus = [], [], [], [], []
     for checkpoint in checkpoints:
         train = store.read(checkpoint.key, "train", train_ids)
         query = store.read(checkpoint.key, "query", query_ids)
@@ -50,23 +50,48 @@ def score(
         by_checkpoint.append(main)
         stderr.append(_stderr(store, train, query, eta, mode))
         total_stderr.append(_stderr(store, summed(train), summed(query), eta, "tracin"))
-    steps = {"step": by_checkpoint[0].shape[-1], "train_step": by_checkpoint[0].shape[2] if mode == "matrix" else 0}
+        taus.append(train.tau if mode == "train" else query.tau)
+    return make_result(
+        checkpoints, train_ids, query_ids, mode, by_checkpoint, outside, stderr, total_stderr, taus, info
+    )
+
+
+def make_result(
+    checkpoints: Sequence[Checkpoint],
+    train_ids: Sequence[str],
+    query_ids: Sequence[str],
+    mode: str,
+    main: Sequence[Array],
+    outside: Sequence[Array],
+    stderr: Sequence[Array],
+    total_stderr: Sequence[Array],
+    taus: Sequence[Array],
+    info: Mapping[str, Any],
+) -> Result:
+    """Label one array per checkpoint of each kind. A model may take more steps at one checkpoint than at another."""
+    by_checkpoint = _stack(main)
+    dims = ("train", "query", *MODES[mode])
     coords: dict[str, tuple[Any, ...]] = {
         "checkpoint": tuple(c.key for c in checkpoints),
         "train": tuple(train_ids),
         "query": tuple(query_ids),
-        **{name: tuple(range(1, count + 1)) for name, count in steps.items()},
+        **{dim: tuple(range(1, size + 1)) for dim, size in zip(dims[2:], by_checkpoint.shape[3:], strict=True)},
     }
-    dims = ("train", "query", *MODES[mode])
     return Result(
         mode=mode,
-        by_checkpoint=Labelled(np.stack(by_checkpoint), ("checkpoint", *dims), coords),
+        by_checkpoint=Labelled(by_checkpoint, ("checkpoint", *dims), coords),
         outside=Labelled(np.sum(outside, axis=0), dims[:2], coords),
-        stderr=Labelled(np.sum(stderr, axis=0), dims, coords),
+        stderr=Labelled(_stack(stderr).sum(axis=0), dims, coords),
         tracin_stderr=Labelled(np.sum(total_stderr, axis=0), dims[:2], coords),
-        tau=Labelled(train.tau, ("train",), coords) if mode == "train" else Labelled(query.tau, ("query",), coords),
+        tau=Labelled(np.max(taus, axis=0), ("train" if mode == "train" else "query",), coords),
         info=dict(info),
     )
+
+
+def _stack(arrays: Sequence[Array]) -> Array:
+    """One array with a leading axis, shorter ones padded with zeros."""
+    shape = np.max([a.shape for a in arrays], axis=0)
+    return np.stack([np.pad(a, [(0, int(s - k)) for s, k in zip(shape, a.shape, strict=True)]) for a in arrays])
 
 
 def weigh(features: Features, eta: Float[Array, "P"]) -> Features:

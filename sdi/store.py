@@ -3,34 +3,41 @@
     STORE/manifest.json                              what made the features; another run must agree
     STORE/lock                                       held by the one process that may write
     STORE/CHECKPOINT/train/shard-00000.safetensors   features of some examples
-    STORE/CHECKPOINT/train/shard-00000.json          their ids, contents, steps and the shard's sha256
+    STORE/CHECKPOINT/train/shard-00000.json          their ids, contents, steps, and a sha256 of these and of the shard
     STORE/CHECKPOINT/query/...
 
 A shard is done when its .json is there; everything is written beside and renamed. Rows are found by example id, so the
 order of a loader does not matter, more examples append, and a new query set reuses the training side. Nothing in a
 store depends on the time or the machine: a run that was killed and resumed leaves the same bytes as one that was not.
+A folder becomes a store with its first shard; a call that is refused before leaves nothing behind.
+
+In float16, the rows of each example are divided by a power of two of their own ("scale"), so that no size is too small.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors.numpy import save
 
+import sdi
 from sdi.errors import SketchMismatch, StoreError, nearest
 from sdi.features import Features
-from sdi.files import PART, sha256, write_whole
+from sdi.files import PART, map_safetensors, sha256, write_whole
+from sdi.lock import locked
 from sdi.sketch_map import Block, SketchMap
 
 VERSION = 1
 DTYPES = ("float32", "float16", "float64")
-SIDES = ("train", "query")
+LABELS = ("ids", "contents", "tau")
+OURS = ("lock", "run.toml", "manifest.json" + PART)  # what may stand in a folder before it is a store
 
 
 class Row(NamedTuple):
@@ -43,51 +50,45 @@ class Row(NamedTuple):
 
 
 class Store:
-    """A folder of features. Open one with `Store.create` to write, or `Store(path)` to read."""
+    """A folder of features. Open one with `Store.create` to write, or `Store(path)` to read what is there now."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, manifest: dict[str, Any] | None = None) -> None:
         self.path = Path(path)
-        manifest = self.path / "manifest.json"
-        if not manifest.is_file():
-            raise StoreError(f"{self.path} is not a store: it has no manifest.json")
-        self.manifest: dict[str, Any] = json.loads(manifest.read_text())
-        version = self.manifest.get("version")
-        if not isinstance(version, int) or version > VERSION:
-            raise StoreError(
-                f"store {self.path} has version {version}, this sdi reads up to {VERSION}"
-            )
+        self.manifest = _read_manifest(self.path) if manifest is None else manifest
         self.sketch = SketchMap.from_json(json.dumps(self.manifest["sketch"]))
+        self.dtype = np.dtype(self.manifest["config"]["dtype"])
         self._checked: set[Path] = set()
+        self._rows: dict[tuple[str, str], dict[str, Row]] = {}
 
     @classmethod
     def create(cls, path: str | Path, sketch: SketchMap, config: Mapping[str, Any]) -> Store:
-        """Open a store for writing. A new one gets its manifest; an old one must have the same sketch and config."""
-        path = Path(path)
-        path.mkdir(parents=True, exist_ok=True)
-        manifest = path / "manifest.json"
-        wanted = {"version": VERSION, "sketch": json.loads(sketch.to_json()), "config": json.loads(json.dumps(config))}
-        if not manifest.is_file():
-            others = [p.name for p in path.iterdir() if p.name != "lock" and not p.name.endswith(PART)]
-            if others:
-                raise StoreError(f"{path} is not a store and not empty (it holds {others[0]!r}); give a new folder")
-            write_whole(manifest, _json(wanted))
-        store = cls(path)
-        different = list(differences(store.manifest, wanted))
-        if different:
-            lines = "\n  ".join(different)
-            raise StoreError(f"store {path} was made with other settings; use them, or a new folder:\n  {lines}")
+        """Open a store for writing. An old one must have been made with the same sketch and config."""
+        made = {"sketch": json.loads(sketch.to_json()), "config": json.loads(json.dumps(config))}
+        store = cls(path, {"version": VERSION, "sdi": sdi.__version__, **made})
+        store._refuse_if_other()
         return store
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the store's lock, and clear away what a killed run left half-written."""
-        with _locked(self.path / "lock"):
-            for part in self.path.rglob(f"*{PART}"):
-                part.unlink()
-            for shard in self.path.rglob("shard-*.safetensors"):
-                if not shard.with_suffix(".json").is_file():
-                    shard.unlink()
-            yield
+        """Hold the store's lock, and clear away what a killed run, or a refused one, left."""
+        new = [p for p in (self.path, *self.path.parents) if not p.exists()]
+        self.path.mkdir(parents=True, exist_ok=True)
+        with locked(self.path / "lock"):
+            try:
+                self._refuse_if_other()
+                self._rows.clear()
+                for part in self.path.rglob(f"*{PART}"):
+                    part.unlink()
+                for shard in self.path.rglob("shard-*.safetensors"):
+                    if not shard.with_suffix(".json").is_file():
+                        shard.unlink()
+                yield
+            finally:
+                if not self._manifest.is_file():
+                    (self.path / "lock").unlink()
+                    with suppress(OSError):  # not empty, or another's by now
+                        for folder in new:
+                            folder.rmdir()
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -95,88 +96,112 @@ class Store:
 
     def rows(self, checkpoint: str, side: str) -> dict[str, Row]:
         """Every example that a side holds at a checkpoint, in the order in which they were written."""
-        rows: dict[str, Row] = {}
-        for sidecar in sorted((self.path / checkpoint / side).glob("shard-*.json")):
-            content = json.loads(sidecar.read_text())
-            shard = sidecar.with_suffix(".safetensors")
-            for k, i in enumerate(content["ids"]):
-                rows[i] = Row(shard, k, content["contents"][k], content["tau"][k])
-        return rows
+        if (checkpoint, side) not in self._rows:
+            rows: dict[str, Row] = {}
+            for sidecar in sorted((self.path / checkpoint / side).glob("shard-*.json")):
+                rows.update(_shard_rows(sidecar.with_suffix(".safetensors"), _read_sidecar(sidecar)))
+            self._rows[checkpoint, side] = rows
+        return self._rows[checkpoint, side]
 
     def append(self, checkpoint: str, side: str, features: Features, contents: Sequence[str]) -> Path:
         """Write one shard."""
         if features.sketch != self.sketch.label:
             raise SketchMismatch(f"store {self.path} is for sketch {self.sketch.label}, got {features.sketch}")
+        rows = self.rows(checkpoint, side)
         folder = self.path / checkpoint / side
+        # The first free number: a damaged shard that was deleted is made again in its place.
+        names = (folder / f"shard-{k:05d}.safetensors" for k in count())
+        shard = next(name for name in names if not name.with_suffix(".json").exists())
+        content = save(self._encoded(features, shard))
+        sidecar: dict[str, Any] = {"ids": list(features.ids), "contents": list(contents), "tau": features.tau.tolist()}
+        sidecar["sha256"] = hashlib.sha256(content + _labels(sidecar)).hexdigest()
+        if not self._manifest.is_file():
+            write_whole(self._manifest, _json(self.manifest))
         folder.mkdir(parents=True, exist_ok=True)
-        number = len(list(folder.glob("shard-*.json")))
-        shard = folder / f"shard-{number:05d}.safetensors"
-        dtype = np.dtype(self.manifest["config"]["dtype"])
-        tensors = {"values": features.values.astype(dtype)}
-        if features.outside is not None:
-            tensors["outside"] = features.outside.astype(dtype)
-        for name, tensor in tensors.items():
-            if not np.isfinite(tensor).all():
-                raise StoreError(f"{name} of shard {shard} do not fit into {dtype}; store them as float32")
-        write_whole(shard, save(tensors))
-        sidecar = {
-            "ids": list(features.ids),
-            "contents": list(contents),
-            "tau": features.tau.tolist(),
-            "sha256": sha256(shard),
-        }
+        write_whole(shard, content)
         write_whole(shard.with_suffix(".json"), _json(sidecar))
+        rows.update(_shard_rows(shard, sidecar))
         return shard
 
     def read(self, checkpoint: str, side: str, ids: Sequence[str]) -> Features:
         """The features of these examples, in this order, in memory."""
-        rows = self.rows(checkpoint, side)
-        found = [find_row(rows, i, side) for i in ids]
-        parts = {shard: self.open_shard(shard) for shard in {row.shard for row in found}}
-        steps = max(p["values"].shape[1] if p["values"].ndim == 3 else 0 for p in parts.values())
-        width = self.sketch.size
-        shape = (len(ids), steps, width) if steps else (len(ids), width)
-        wide = np.result_type(np.float32, np.dtype(self.manifest["config"]["dtype"]))
-        values = np.zeros(shape, dtype=wide)
+        found = [find_row(self.rows(checkpoint, side), i, side) for i in ids]
+        parts = {shard: self.open_shard(shard) for shard in dict.fromkeys(row.shard for row in found)}
+        steps = max((p["values"].shape[1] for p in parts.values() if p["values"].ndim == 3), default=0)
+        width, wide = self.sketch.size, np.result_type(np.float32, self.dtype)
+        values = np.zeros((len(ids), steps, width) if steps else (len(ids), width), dtype=wide)
         outside = np.zeros((len(ids), width), dtype=wide) if any("outside" in p for p in parts.values()) else None
         for k, row in enumerate(found):
-            part = parts[row.shard]["values"][row.row]
+            part = decoded(parts[row.shard], "values", slice(row.row, row.row + 1))[0]
             values[k, : len(part)] = part
             if outside is not None and "outside" in parts[row.shard]:
-                outside[k] = parts[row.shard]["outside"][row.row]
-        tau = np.array([row.tau for row in found])
+                outside[k] = decoded(parts[row.shard], "outside", slice(row.row, row.row + 1))[0]
+        tau = np.array([row.tau for row in found], dtype=np.int64)
         return Features(values, tau, self.blocks, self.sketch.label, outside, tuple(ids))
 
     def open_shard(self, shard: Path) -> dict[str, np.ndarray]:
         """The arrays of a shard, mapped, not read; checked against its sha256 the first time."""
         if shard not in self._checked:
-            wanted = json.loads(shard.with_suffix(".json").read_text())["sha256"]
-            if not shard.is_file() or sha256(shard) != wanted:
+            sidecar = _read_sidecar(shard.with_suffix(".json"))
+            if not shard.is_file() or sha256(shard, _labels(sidecar)) != sidecar["sha256"]:
                 raise StoreError(
                     f"shard {shard} is missing, truncated or altered; delete it with its .json and run again"
                 )
             self._checked.add(shard)
         return map_safetensors(shard)
 
+    @property
+    def _manifest(self) -> Path:
+        return self.path / "manifest.json"
+
+    def _refuse_if_other(self) -> None:
+        """What is at the path must be this store, or nothing."""
+        if self._manifest.is_file():
+            old = _read_manifest(self.path)
+            different = list(differences({**old, "sdi": None}, {**self.manifest, "sdi": None}))
+            if different:
+                lines = "\n  ".join(different)
+                raise StoreError(
+                    f"store {self.path} was made with other settings; use them, or a new folder:\n  {lines}"
+                )
+        elif self.path.is_dir():
+            others = [p.name for p in self.path.iterdir() if p.name not in OURS]
+            if others:
+                raise StoreError(
+                    f"{self.path} is not a store and not empty (it holds {min(others)!r}); give a new folder"
+                )
+        elif self.path.exists():
+            raise StoreError(f"{self.path} is a file, not a store; give a folder")
+
+    def _encoded(self, features: Features, shard: Path) -> dict[str, np.ndarray]:
+        tensors = {"values": features.values}
+        if features.outside is not None:
+            tensors["outside"] = features.outside
+        if self.dtype == np.float16:
+            peaks = np.max([np.abs(x).reshape(len(x), -1).max(axis=1) for x in tensors.values()], axis=0)
+            scale = np.ldexp(1.0, np.frexp(peaks)[1] - 1)
+            tensors = {name: x / scale.reshape(-1, *[1] * (x.ndim - 1)) for name, x in tensors.items()}
+            tensors["scale"] = scale
+        with np.errstate(over="ignore"):
+            out = {name: x.astype(np.float32 if name == "scale" else self.dtype) for name, x in tensors.items()}
+        for name, x in out.items():
+            if not np.isfinite(x).all():
+                raise StoreError(f"{name} of shard {shard} do not fit into {self.dtype}; use dtype='float64'")
+        return out
+
+
+def decoded(part: Mapping[str, np.ndarray], name: str, rows: slice | list[int]) -> np.ndarray:
+    """Rows of one of a shard's arrays as they were before they were stored."""
+    x: np.ndarray = part[name][rows]
+    if "scale" in part:
+        return x * part["scale"][rows].reshape(-1, *[1] * (x.ndim - 1))
+    return x
+
 
 def find_row(rows: Mapping[str, Row], i: str, side: str) -> Row:
     if i not in rows:
         raise ValueError(f"no {side} example {i!r} among the {len(rows)} stored{nearest(i, rows)}")
     return rows[i]
-
-
-def map_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file as memory maps: a header of JSON, then raw data."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-    names = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
-    out: dict[str, np.ndarray] = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            start = 8 + length + entry["data_offsets"][0]
-            out[name] = np.memmap(path, names[entry["dtype"]], "r", start, tuple(entry["shape"]))
-    return out
 
 
 def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
@@ -188,31 +213,41 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {old!r} in the store, {new!r} now"
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """An exclusive lock that the system drops when the process ends, however it ends."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT)
-    try:
-        _take_lock(handle, path)
-        os.ftruncate(handle, 0)
-        os.write(handle, str(os.getpid()).encode())
-        yield
-    finally:
-        os.close(handle)
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest = path / "manifest.json"
+    if not manifest.is_file():
+        raise StoreError(f"{path} is not a store: it has no manifest.json")
+    content = _read_json(manifest, ())
+    version = content.get("version")
+    if version != VERSION:
+        newer = "; it was written by a newer one" if isinstance(version, int) and version > VERSION else ""
+        raise StoreError(f"store {path} has version {version}, this sdi reads version {VERSION}{newer}")
+    return _read_json(manifest, ("sketch", "config"))
 
 
-def _take_lock(handle: int, path: Path) -> None:
+def _read_sidecar(path: Path) -> dict[str, Any]:
+    content = _read_json(path, (*LABELS, "sha256"))
+    if len({len(content[name]) for name in LABELS}) > 1:
+        raise StoreError(f"{path} was altered; delete it with its shard and run again")
+    return content
+
+
+def _read_json(path: Path, keys: Sequence[str]) -> dict[str, Any]:
     try:
-        import fcntl
-    except ImportError:  # not a POSIX system: the last writer wins
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        owner = path.read_text() or "another"
-        raise StoreError(
-            f"store {path.parent} is being written by process {owner}; wait, or use another folder"
-        ) from None
+        content = json.loads(path.read_text())
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or any(key not in content for key in keys):
+        raise StoreError(f"{path} was truncated or altered; delete it with what it describes and run again")
+    return content
+
+
+def _shard_rows(shard: Path, sidecar: Mapping[str, Any]) -> dict[str, Row]:
+    return {i: Row(shard, k, sidecar["contents"][k], sidecar["tau"][k]) for k, i in enumerate(sidecar["ids"])}
+
+
+def _labels(sidecar: Mapping[str, Any]) -> bytes:
+    return json.dumps([sidecar[name] for name in LABELS]).encode()
 
 
 def _json(content: Any) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -76,7 +77,7 @@ def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: 
     keys = order_keys(scores, shares, by, late)
     order = [i for i in np.argsort(-keys, kind="stable")[:k] if keys[i] > -np.inf]
     ids = [str(i) for i in result.tracin.coords["train"]]
-    return Top(str(query), words, by, top_rows(ids, np.array(order, dtype=np.int64), scores, errors, shares))
+    return Top(str(query), words, by, top_rows(ids, order, scores, keys, errors, shares))
 
 
 def check_order(k: int, by: str) -> None:
@@ -95,14 +96,17 @@ def order_keys(scores: Float[Array, "..."], shares: Float[Array, "..."] | None, 
     return np.where(np.nan_to_num(shares, nan=-1.0) >= late, np.abs(scores), -np.inf)
 
 
-def top_rows(ids: list[str], order: Array, scores: Array, errors: Array, late: Array) -> tuple[TopRow, ...]:
+def top_rows(
+    ids: list[str], order: Sequence[int], scores: Array, keys: Array, errors: Array, late: Array
+) -> tuple[TopRow, ...]:
+    """The rows in this order. What was ordered are the keys: two scores of opposite signs may be tied by size."""
     rows = []
     for place, i in enumerate(order):
         tied = False
         if place + 1 < len(order):
             n = order[place + 1]
             noise = Z95 * np.hypot(errors[i], errors[n])
-            tied = bool(noise > 0 and abs(scores[i] - scores[n]) <= noise)
+            tied = bool(noise > 0 and abs(keys[i] - keys[n]) <= noise)
         rows.append(TopRow(place + 1, ids[i], float(scores[i]), float(errors[i]), float(late[i]), tied))
     return tuple(rows)
 
@@ -115,10 +119,12 @@ def step_range(steps: slice | int | None, tau: int) -> tuple[int, int]:
     """
     if steps is None:
         return 1, tau
-    if isinstance(steps, int):
-        steps = slice(steps, steps)
-    first = 1 if steps.start is None else int(steps.start)
-    last = tau if steps.stop is None else int(steps.stop)
-    if steps.step not in (None, 1) or not 1 <= first <= last <= tau:
+    wanted = steps if isinstance(steps, slice) else slice(steps, steps)
+    try:
+        first = 1 if wanted.start is None else index(wanted.start)
+        last = tau if wanted.stop is None else index(wanted.stop)
+    except TypeError:
+        raise TypeError(f"steps must be a step or a slice of steps, got {steps!r}") from None
+    if wanted.step not in (None, 1) or not 1 <= first <= last <= tau:
         raise ValueError(f"steps must lie within 1 to {tau}, first at most last, got {steps}")
     return first, last

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from sdi.checkpoints import Checkpoint
+from sdi.features import Features
 from sdi.scoring import summed, weigh
-from sdi.store import Row, Store, find_row
+from sdi.store import Row, Store, decoded, find_row
 from sdi.summaries import late_mass
 from sdi.top import LATE, Top, check_order, order_keys, step_range, top_rows
 from sdi.uncertainty import standard_error
@@ -36,11 +37,12 @@ def stream_top(
     features = [store.read(c.key, "query", queries) for c in checkpoints]
     if not all(f.has_steps for f in features):
         raise ValueError(f"store {store.path} holds queries without steps (mode 'tracin'); featurize with mode 'query'")
-    tau = features[0].phi.shape[1]
+    tau = max(f.phi.shape[1] for f in features)
+    features = [_padded(f, tau) for f in features]
     first, last = step_range(steps, tau)
     eta = [np.array([c.eta_of(b.name) for b in store.blocks]) for c in checkpoints]
     weighted = [weigh(f, e) for f, e in zip(features, eta, strict=True)]
-    half = features[0].tau // 2 + 1
+    half = np.max([f.tau for f in features], axis=0) // 2 + 1
     if by == "late":  # every step is needed
         columns = [f.phi.reshape(-1, f.phi.shape[2]) for f in weighted]
     elif steps is None:
@@ -64,15 +66,28 @@ def stream_top(
         for c, f, w, e in zip(checkpoints, features, weighted, eta, strict=True):
             if not ids:
                 break
-            train = store.read(c.key, "train", ids)
-            train = summed(train) if train.has_steps else train
-            scores += train.values @ (w.g[j] if steps is None else w.phi[j, first - 1 : last].sum(axis=0))
-            by_step += train.values @ w.phi[j].T
-            error = standard_error(store.sketch, train, summed(f) if steps is None else f, e)[:, j]
+            train, mine, weighed = summed(store.read(c.key, "train", ids)), _one(f, j), _one(w, j)
+            scores += train.values @ (weighed.g if steps is None else weighed.phi[:, first - 1 : last].sum(axis=1))[0]
+            by_step += train.values @ weighed.phi[0].T
+            error = standard_error(store.sketch, train, summed(mine) if steps is None else mine, e)[:, 0]
             errors += error if steps is None else error[:, first - 1 : last].sum(axis=1)
         shares = late_mass(np.abs(by_step), half[j]) if ids else np.zeros(0)
-        tops.append(Top(query, words, by, top_rows(ids, np.arange(len(ids)), scores, errors, shares)))
+        keys = order_keys(scores, shares, "absolute" if by == "late" else by, late)
+        tops.append(Top(query, words, by, top_rows(ids, range(len(ids)), scores, keys, errors, shares)))
     return tops
+
+
+def _one(f: Features, j: int) -> Features:
+    outside = None if f.outside is None else f.outside[j : j + 1]
+    return Features(f.values[j : j + 1], f.tau[j : j + 1], f.blocks, f.sketch, outside, f.ids[j : j + 1])
+
+
+def _padded(f: Features, tau: int) -> Features:
+    """A model may take more steps at one checkpoint than at another."""
+    if f.phi.shape[1] == tau:
+        return f
+    values = np.pad(f.phi, ((0, 0), (0, tau - f.phi.shape[1]), (0, 0)))
+    return Features(values, f.tau, f.blocks, f.sketch, f.outside, f.ids)
 
 
 def stream_best(
@@ -133,8 +148,7 @@ class Best:
 def train_blocks(store: Store, checkpoints: Sequence[Checkpoint]) -> Iterator[tuple[list[str], list[Array]]]:
     """Blocks of training rows: their ids, and at every checkpoint their values, mapped where they stand together."""
     rows = [store.rows(c.key, "train") for c in checkpoints]
-    itemsize = np.dtype(store.manifest["config"]["dtype"]).itemsize
-    size = max(1, BLOCK_BYTES // (store.sketch.size * itemsize))
+    size = max(1, BLOCK_BYTES // (store.sketch.size * store.dtype.itemsize))
     names: list[str] = []
     for i, row in rows[0].items():
         if names and (len(names) == size or rows[0][names[-1]].shard != row.shard):
@@ -149,11 +163,16 @@ def _block(store: Store, rows: Mapping[str, Row], names: list[str]) -> Float[Arr
     places = [find_row(rows, i, "train") for i in names]
     start, shard = places[0].row, places[0].shard
     if all(p.shard == shard and p.row == start + k for k, p in enumerate(places)):
-        part = store.open_shard(shard)
-        values: Array = part["values"][start : start + len(names)]
-        if values.ndim == 3 or values.dtype == np.float16:
-            values = values.astype(np.float32)
-        if values.ndim == 3:
-            values = values.sum(axis=1) + (part["outside"][start : start + len(names)] if "outside" in part else 0)
-        return values
-    return np.stack([_block(store, rows, [i])[0] for i in names])
+        return _gradients(store.open_shard(shard), slice(start, start + len(names)))
+    values = np.empty((len(names), store.sketch.size), dtype=np.result_type(np.float32, store.dtype))
+    for shard in dict.fromkeys(p.shard for p in places):
+        here = [k for k, p in enumerate(places) if p.shard == shard]
+        values[here] = _gradients(store.open_shard(shard), [places[k].row for k in here])
+    return values
+
+
+def _gradients(part: Mapping[str, Array], rows: slice | list[int]) -> Float[Array, "b D"]:
+    values = decoded(part, "values", rows)
+    if values.ndim == 3:
+        values = values.sum(axis=1) + (decoded(part, "outside", rows) if "outside" in part else 0)
+    return values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 WRAPPERS = ("module.", "_orig_mod.")  # what distributed training and torch.compile put before every name
@@ -14,22 +14,34 @@ def match_names(weights: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]
     >>> match_names({"module.w": 1.0}, {"w": ()})
     {'w': 1.0}
     """
-    found = dict(weights)
-    for wrapper in WRAPPERS:
-        if found and all(name.startswith(wrapper) for name in found):
-            found = {name.removeprefix(wrapper): w for name, w in found.items()}
+    own = dict(zip(unwrapped(shapes), shapes, strict=True))
+    found = {own.get(bare, bare): w for bare, w in zip(unwrapped(weights), weights.values(), strict=True)}
     missing = [name for name in shapes if name not in found]
     unexpected = [name for name in found if name not in shapes]
     if missing or unexpected:
         raise ValueError(
             f"the checkpoint does not fit the model: missing {_some(missing)}; unexpected {_some(unexpected)}"
         )
-    for name, shape in shapes.items():
-        if tuple(getattr(found[name], "shape", ())) != tuple(shape):
-            raise ValueError(
-                f"the checkpoint's {name!r} has shape {tuple(found[name].shape)}, the model's {tuple(shape)}"
-            )
+    wrong = [
+        f"{name!r} has shape {tuple(found[name].shape)}, the model's {tuple(shape)}"
+        for name, shape in shapes.items()
+        if tuple(getattr(found[name], "shape", ())) != tuple(shape)
+    ]
+    if wrong:
+        raise ValueError("the checkpoint does not fit the model: " + "; ".join(wrong[:10]))
     return found
+
+
+def unwrapped(names: Iterable[str]) -> list[str]:
+    """Names without what a wrapper put before every one of them.
+
+    >>> unwrapped(["module._orig_mod.a", "module._orig_mod.b"]), unwrapped(["module.a", "b"])
+    (['a', 'b'], ['module.a', 'b'])
+    """
+    bare = list(names)
+    while bare and (shared := [w for w in WRAPPERS if all(name.startswith(w) for name in bare)]):
+        bare = [name.removeprefix(shared[0]) for name in bare]
+    return bare
 
 
 def _some(names: list[str], most: int = 10) -> str:

@@ -1,0 +1,109 @@
+"""What the commands that run a config share: their bar, their words, and where a ranking is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+import sdi
+from sdi.backends import backend as backend_named
+from sdi.batches import name_examples
+from sdi.choose_m import ChosenM
+from sdi.config import RUN_FILE
+from sdi.progress import run_bar
+from sdi.result import Result
+from sdi.runs import Run, open_stores
+from sdi.show import top_table
+from sdi.top import Top
+
+
+def bar_for(the: Run, quiet: bool) -> AbstractContextManager[Any]:
+    counts = [loader.batches for loader in the.loaders.values()]
+    batches = None if None in counts else sum(count for count in counts if count is not None)
+    return run_bar(batches, len(the.points) * the.config.repeats, quiet)
+
+
+def counts_line(the: Run) -> str:
+    return f"store {escape(str(the.config.store))}: {the.made:,} features made, {the.reused:,} reused"
+
+
+def summary_of(the: Run, result: Result) -> dict[str, Any]:
+    sizes = dict(zip(result.by_checkpoint.dims, result.by_checkpoint.shape, strict=True))
+    files = {"store": str(the.config.store), "result": str(the.config.result)}
+    return {**files, "mode": result.mode, "sizes": sizes, "made": the.made, "reused": the.reused, "notes": result.notes}
+
+
+def show_result(console: Console, the: Run, result: Result, tops: Sequence[Top]) -> None:
+    for top in tops:
+        console.print(top_table(top, result))
+        console.print()
+    if the.made or the.reused:
+        console.print(counts_line(the), soft_wrap=True)
+    console.print(f"result {escape(str(the.config.result))}: {_sizes(result)}", soft_wrap=True)
+    for note in result.notes:
+        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+
+
+def _sizes(result: Result) -> str:
+    shape = zip(result.by_checkpoint.dims, result.by_checkpoint.shape, strict=True)
+    return " × ".join(f"{size} {dim}" for dim, size in shape)
+
+
+def parse_steps(text: str | None) -> slice | int | None:
+    """
+    >>> parse_steps("17-32"), parse_steps("17-"), parse_steps("5")
+    (slice(17, 32, None), slice(17, None, None), 5)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d*)(-?)(\d*)", text.strip())
+    if found is None or not (found[1] or found[3]):
+        raise ValueError(f"--steps must be a step such as 17 or a range such as 17-32, got {text!r}")
+    if not found[2]:
+        return int(found[1])
+    return slice(int(found[1]) if found[1] else None, int(found[3]) if found[3] else None)
+
+
+def find_tops(
+    source: Path, queries: Sequence[str], k: int, steps: slice | int | None, by: str
+) -> tuple[list[Top], Result | None]:
+    """From a result file; from the store of a config or a run's folder; from its result where a store cannot say."""
+    if source.is_file() and source.suffix != ".toml":
+        return _from_result(source, queries, k, steps, by)
+    path = source / RUN_FILE if source.is_dir() else source
+    if source.is_dir() and not path.is_file():
+        raise ValueError(
+            f"{source} has no {RUN_FILE}, so its checkpoints are not known; give a config or a saved result"
+        )
+    the = Run.read(path)
+    c = the.config
+    if c.backend == "exact" or c.repeats > 1 or c.mode not in ("query", "matrix"):
+        return _from_result(c.result, queries, k, steps, by)
+    (store,) = open_stores(the)
+    return sdi.stream_top(store, the.points, queries, k, steps, by), None
+
+
+def _from_result(
+    path: Path, queries: Sequence[str], k: int, steps: slice | int | None, by: str
+) -> tuple[list[Top], Result]:
+    result = sdi.load(path)
+    return [result.top(k, query=query, steps=steps, by=by) for query in queries], result
+
+
+def pilot(target: float, path: Path) -> ChosenM:
+    """`choose_m` on the first training batch, at the last checkpoint."""
+    the = Run.read(path)
+    backend = "fast" if the.config.backend == "exact" else the.config.backend
+    verbs = backend_named(backend)
+    batch = name_examples(next(iter(the.loaders["train"]))).batch
+    with verbs.weights_kept(the.model):
+        model = verbs.with_weights(the.model, the.points[-1].weights())
+        return sdi.choose_m(
+            target, model=model, loss=the.script.loss, loop=the.config.loop, batch=batch, backend=backend
+        )

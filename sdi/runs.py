@@ -1,0 +1,205 @@
+"""Runs: a config, carried out. `run` is `sdi.attribute`; `featurize` fills the store only, `score` only reads it.
+
+Everything in a run's folder comes from here: the store's own files, `run.toml` and the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sdi.attribute import attribute, average, run_info, steps_of, store_config
+from sdi.backends import backend as backend_named
+from sdi.batches import read_batches
+from sdi.checkpoints import Checkpoint
+from sdi.config import Config, read_config, save_run
+from sdi.errors import StoreError
+from sdi.fill import Job, Progress, fill
+from sdi.result import Result
+from sdi.scoring import score as score_store
+from sdi.script import Script, load_script
+from sdi.sketch_map import SketchMap
+from sdi.store import Store, differences
+
+Tell = Callable[[Progress], None]
+
+
+class Loader:
+    """What a script's train() or query() gives, as often as asked; a generator is made anew each time."""
+
+    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
+        self.make, self.first = make, make()
+
+    def __iter__(self) -> Iterator[Any]:
+        if iter(self.first) is not self.first:
+            return iter(self.first)
+        return iter(self.make())
+
+    @property
+    def batches(self) -> int | None:
+        """How many, where the loader can tell."""
+        return len(self.first) if isinstance(self.first, Sized) else None
+
+
+@dataclass
+class Run:
+    """A config with its script; what is costly is made when first asked for."""
+
+    config: Config
+    made: int = 0  # features made in this process, and those found in the store, over all checkpoints
+    reused: int = 0
+    _seen: dict[tuple[int, str], Progress] = field(default_factory=dict)
+    _saved: bool = False
+
+    @classmethod
+    def read(cls, path: str | Path) -> Run:
+        return cls(read_config(path))
+
+    @cached_property
+    def points(self) -> list[Checkpoint]:
+        return self.config.points()
+
+    @cached_property
+    def script(self) -> Script:
+        return load_script(self.config.script)
+
+    @cached_property
+    def model(self) -> Any:
+        return self.script.model()
+
+    @cached_property
+    def loaders(self) -> dict[str, Loader]:
+        return {"train": Loader(self.script.train), "query": Loader(self.script.query)}
+
+    def ids(self) -> dict[str, tuple[str, ...]]:
+        """The ids of each side in the order of its loader."""
+        return {
+            side: tuple(i for part in read_batches(loader, side) for i in part.ids)
+            for side, loader in self.loaders.items()
+        }
+
+    @property
+    def seeds(self) -> list[int]:
+        return [self.config.seed + r for r in range(self.config.repeats)]
+
+    def place(self, seed: int) -> Path:
+        """The store of one sketch, where `attribute` puts it."""
+        return self.config.store if self.config.repeats == 1 else self.config.store / f"seed-{seed}"
+
+    def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
+        c = self.config
+        return SketchMap.keep(shapes) if c.m is None else SketchMap.draw(shapes, c.m, seed, c.family)
+
+    def watch(self, tell: Tell) -> Tell:
+        """Count what is made and what is reused, and write the run's config as soon as there is a store for it."""
+
+        def told(progress: Progress) -> None:
+            key = (progress.checkpoint, progress.side)
+            before = self._seen.get(key)
+            done, reused = (before.done, before.reused) if before and before.done < progress.done else (0, 0)
+            self.reused += progress.reused - reused
+            self.made += (progress.done - progress.reused) - (done - reused)
+            self._seen[key] = progress
+            if not self._saved and (self.place(self.config.seed) / "manifest.json").is_file():
+                self.save()
+            tell(progress)
+
+        return told
+
+    def save(self) -> None:
+        """Write the replayable config, once."""
+        if not self._saved:
+            save_run(self.config, self.points)
+            self._saved = True
+
+
+def run(the: Run, tell: Tell = lambda progress: None) -> Result:
+    """`sdi.attribute` as the config says. The result is saved."""
+    c = the.config
+    exact = c.backend == "exact"
+    result = attribute(
+        the.model,
+        loss=the.script.loss,
+        loop=c.loop,
+        checkpoints=c.checkpoints,
+        **the.loaders,
+        m=c.m,
+        seed=c.seed,
+        family=c.family,
+        eta=c.eta,
+        mode=c.mode,
+        backend=c.backend,
+        store=None if exact else c.store,
+        dtype=c.dtype,
+        repeats=c.repeats,
+        shard=c.shard,
+        audit=c.audit,
+        memory=c.memory,
+        budget=c.budget,
+        progress=the.watch(tell),
+    )
+    return _save(the, result)
+
+
+def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[str, ...]]:
+    """Fill the store; what is there is not made again. Returns the ids of each side."""
+    c = the.config
+    if c.backend == "exact":
+        raise ValueError("backend 'exact' keeps no features; use `sdi run`, or another backend")
+    verbs, points = backend_named(c.backend), the.points
+    if c.repeats > 1 and (c.store / "manifest.json").exists():
+        raise StoreError(f"{c.store} is a store of one sketch; repeats={c.repeats} needs a folder of its own")
+    shapes = verbs.body_shapes(the.model, c.loop)
+    settings = store_config(the.model, the.script.loss, c.loop, c.backend, c.mode, c.dtype)
+    stores = [Store.create(the.place(seed), the.draw(shapes, seed), settings) for seed in the.seeds]
+    options = {"audit": c.audit, "memory": c.memory, "budget": c.budget}
+    job = Job(verbs, the.model, the.script.loss, c.loop, options, c.shard, the.watch(tell))
+    ids: dict[str, tuple[str, ...]] = {}
+    for store in stores:
+        ids = fill(store, job, points, the.loaders, steps_of(c.mode))
+    the.save()
+    return ids
+
+
+def score(the: Run) -> Result:
+    """From the store alone: the data is read for its ids, the model is not built. The result is saved."""
+    c = the.config
+    if c.backend == "exact":
+        raise ValueError("backend 'exact' keeps no features to score; use `sdi run`")
+    stores = open_stores(the, the.script.loss)
+    ids = the.ids()
+    info = run_info(the.points, m=c.m, seed=c.seed, family=c.family, mode=c.mode, backend=c.backend, repeats=c.repeats)
+    results = [score_store(store, the.points, ids["train"], ids["query"], c.mode, info) for store in stores]
+    return _save(the, results[0] if len(results) == 1 else average(results))
+
+
+def open_stores(the: Run, loss: Any = None) -> list[Store]:
+    """The run's stores as they stand, if they were made with the config's settings."""
+    c, stores = the.config, []
+    for seed in the.seeds:
+        place = the.place(seed)
+        if not (place / "manifest.json").is_file():
+            raise StoreError(f"{place} holds no features yet; run `sdi featurize` or `sdi run` first")
+        store = Store(place)
+        old = store.manifest["config"]
+        new = {**store_config(None, loss, c.loop, c.backend, c.mode, c.dtype), "model": old["model"]}
+        new["loss"] = old["loss"] if loss is None else new["loss"]
+        sketch = the.draw({b.name: b.shape for b in store.blocks}, seed)
+        found = {"config": old, "sketch": store.sketch.label}
+        different = list(differences(found, {"config": new, "sketch": sketch.label}))
+        if different:
+            lines = "\n  ".join(different)
+            raise StoreError(f"store {place} was made with other settings; use them, or a new folder:\n  {lines}")
+        stores.append(store)
+    return stores
+
+
+def _save(the: Run, result: Result) -> Result:
+    the.config.store.mkdir(parents=True, exist_ok=True)
+    the.config.result.parent.mkdir(parents=True, exist_ok=True)
+    the.save()
+    result.save(the.config.result)
+    return result

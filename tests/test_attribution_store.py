@@ -1,0 +1,438 @@
+"""The store: what it holds, when it is reused, when it is refused, and that what is damaged is named."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from test_attribution_cases import (
+    CONFIG,
+    TRAIN,
+    World,
+    assert_close,
+    assert_same_result,
+    featurized,
+    files,
+    flat,
+    make_batches,
+    make_model,
+    save_checkpoint,
+    world,
+)
+
+import sdi
+from sdi import Features, Loop, SketchMap, Store, StoreError
+from sdi.fast import token_cross_entropy
+from sdi.files import write_whole
+from sdi.fingerprint import loss_fingerprint, model_fingerprint
+
+__all__ = ["world"]
+
+
+@pytest.fixture
+def filled(world: World) -> World:
+    """A world whose store is full: three training shards of at most 3 examples, one query shard, two checkpoints."""
+    world.attribute(store=world.store, shard=3)
+    return world
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("shard-*.safetensors"))
+
+
+def test_the_layout_is_what_the_text_says(filled: World) -> None:
+    result = filled.attribute(store=filled.store)
+    first, second = result.by_checkpoint.coords["checkpoint"]
+    assert first.startswith("step-9-")
+    wanted = ["manifest.json"]
+    for point in (first, second):
+        for side, count in (("train", 3), ("query", 1)):
+            wanted += [f"{point}/{side}/shard-0000{k}.{end}" for k in range(count) for end in ("json", "safetensors")]
+    assert sorted(files(filled.store)) == sorted(wanted)
+    manifest = json.loads((filled.store / "manifest.json").read_text())
+    assert manifest["version"] == 1
+    assert manifest["sdi"] == sdi.__version__
+    assert manifest["sketch"]["recipe"].items() >= {"m": 32, "seed": 0, "family": "table"}.items()
+    assert manifest["sketch"]["shapes"]["core.0.attn.q.weight"] == [8, 8]
+    assert manifest["config"]["loop"] == {"body": ["core"], "step": "inject", "end": "coda"}
+    assert manifest["config"]["model"]["config"]["tau"] == 3
+    train, query = (load_file(filled.store / first / side / "shard-00000.safetensors") for side in ("train", "query"))
+    width = Store(filled.store).sketch.size
+    assert train["values"].shape == (3, width)
+    assert query["values"].shape == (3, 3, width)
+    sidecar = json.loads((filled.store / first / "train/shard-00001.json").read_text())
+    assert sidecar["ids"] == ["t-3", "t-4", "t-5"]
+    assert sidecar["tau"] == [3, 3, 3]
+
+
+def test_a_full_store_is_read_and_nothing_else(filled: World) -> None:
+    before = files(filled.store)
+    with featurized() as calls:
+        result = filled.attribute(store=filled.store)
+    assert not calls
+    assert files(filled.store) == before
+    assert_same_result(result, filled.attribute())
+
+
+def test_new_queries_make_nothing_on_the_training_side(filled: World) -> None:
+    more = make_batches(4, "new", seed=8)
+    with featurized() as calls:
+        result = filled.attribute(store=filled.store, query=more)
+    assert flat(calls) == 2 * [f"new-{k}" for k in range(4)]
+    assert_same_result(result, filled.attribute(query=more))
+
+
+def test_more_training_examples_append(filled: World) -> None:
+    more = [*TRAIN, *make_batches(3, "more", seed=8)]
+    before = files(filled.store)
+    with featurized() as calls:
+        result = filled.attribute(store=filled.store, train=more)
+    assert flat(calls) == 2 * [f"more-{k}" for k in range(3)]
+    assert before.items() < files(filled.store).items()
+    assert_same_result(result, filled.attribute(train=more))
+
+
+def test_a_new_checkpoint_is_the_only_one_to_be_made(filled: World) -> None:
+    path = filled.folder / "ckpt/step-11.safetensors"
+    save_checkpoint(path, make_model(3), 0.125)
+    with featurized() as calls:
+        result = filled.attribute(store=filled.store)
+    assert len(flat(calls)) == 10
+    assert_same_result(result, filled.attribute())
+
+
+def loss_twice(model: Any, batch: Any) -> Any:
+    return 2 * token_cross_entropy(model, batch)
+
+
+def scaled_loss(scale: float, model: Any, batch: Any) -> Any:
+    return scale * token_cross_entropy(model, batch)
+
+
+def other_tau(world: World) -> None:
+    model = make_model(config=replace(CONFIG, tau=4))
+    model.load_state_dict(world.model.state_dict())
+    world.model = model
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"m": 64}, "sketch.recipe.m: 32 in the store, 64 now"),
+        ({"m": None}, "sketch.recipe: {.*} in the store, None now"),
+        ({"seed": 3}, "sketch.recipe.seed: 0 in the store, 3 now"),
+        ({"family": "polynomial"}, "sketch.recipe.family: 'table' in the store, 'polynomial' now"),
+        ({"loss": loss_twice}, "config.loss: 'token_cross_entropy .*' in the store, 'loss_twice .*' now"),
+        ({"loop": Loop("core", "inject")}, "config.loop.end: 'coda' in the store, None now"),
+        ({"loop": Loop("core.0.mlp", "inject")}, r"config.loop.body: \['core'\] in the store, \['core.0.mlp'\] now"),
+        ({"dtype": "float32"}, "config.dtype: 'float64' in the store, 'float32' now"),
+        ({"mode": "train"}, "config.steps.train: False in the store, True now"),
+        (other_tau, "config.model.config.tau: 3 in the store, 4 now"),
+        (lambda world: world.model.float(), "config.model.parts: '.*' in the store, '.*' now"),
+    ],
+)
+def test_another_config_is_refused_with_the_difference_shown(filled: World, change: Any, line: str) -> None:
+    before = files(filled.store)
+    if callable(change):
+        change(filled)
+        change = {}
+    with pytest.raises(StoreError, match=rf"was made with other settings; use them, or a new folder:\n(.*\n)*  {line}"):
+        filled.attribute(store=filled.store, **change)
+    assert files(filled.store) == before
+
+
+def test_a_loop_of_modules_is_the_loop_of_their_names(filled: World) -> None:
+    model = filled.model
+    with featurized() as calls:
+        filled.attribute(store=filled.store, loop=Loop([model.core], model.inject, model.coda))
+    assert not calls
+
+
+def test_what_a_loss_holds_is_part_of_it() -> None:
+    def hold(scale: float) -> Any:
+        return lambda model, batch: scale * token_cross_entropy(model, batch)
+
+    losses = [loss_twice, scaled_loss, partial(scaled_loss, 2.0), partial(scaled_loss, 3.0), hold(2.0), hold(3.0)]
+    losses += [lambda model, batch, k=1: k, lambda model, batch, k=2: k, lambda model, batch: 3 in {"a", "b"}]
+    assert len({loss_fingerprint(loss) for loss in losses}) == len(losses)
+    assert loss_fingerprint(hold(2.0)) == loss_fingerprint(hold(2.0))
+
+
+def loss_with_a_set(model: Any, batch: Any) -> Any:
+    return "c" in {"a", "b", "c", "d"}
+
+
+def test_fingerprints_are_the_same_in_every_process() -> None:
+    code = "from test_attribution_store import loss_with_a_set, loss_fingerprint, model_fingerprint, make_model"
+    code += "; print(loss_fingerprint(loss_with_a_set)); print(model_fingerprint(make_model()))"
+    env = {**os.environ, "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{loss_fingerprint(loss_with_a_set)}\n{model_fingerprint(make_model())}\n"
+
+
+def test_training_mode_and_private_state_are_not_part_of_a_model() -> None:
+    model = make_model()
+    before = model_fingerprint(model)
+    model.eval()._cache = 3
+    assert model_fingerprint(model) == before
+    model.core[0].attn.scale = 2.0
+    assert model_fingerprint(model) != before
+
+
+@pytest.mark.parametrize("harm", ["truncated", "flipped", "missing", "relabelled"])
+@pytest.mark.parametrize("which", [0, 2])
+def test_a_damaged_shard_is_named_and_can_be_made_again(filled: World, harm: str, which: int) -> None:
+    wanted, before = filled.attribute(store=filled.store), files(filled.store)
+    shard = shards(filled.store)[which]
+    content = bytearray(shard.read_bytes())
+    if harm == "missing":
+        shard.unlink()
+    elif harm == "relabelled":
+        sidecar = shard.with_suffix(".json")
+        sidecar.write_text(sidecar.read_text().replace(' 3\n ],\n "sha256"', ' 2\n ],\n "sha256"'))
+        assert sidecar.read_bytes() != before[str(sidecar.relative_to(filled.store))]
+    else:
+        content[len(content) * 2 // 3] ^= 1
+        shard.write_bytes(content if harm == "flipped" else content[:-1])
+    with pytest.raises(StoreError, match=f"^shard {shard} is missing, truncated or altered; delete it with its .json"):
+        filled.attribute(store=filled.store)
+    shard.unlink(missing_ok=True)
+    shard.with_suffix(".json").unlink()
+    with featurized() as calls:
+        result = filled.attribute(store=filled.store, shard=3)
+    assert 0 < len(flat(calls)) <= 3
+    assert files(filled.store) == before
+    assert_same_result(result, wanted)
+
+
+def test_a_broken_json_is_named(filled: World) -> None:
+    sidecar = shards(filled.store)[1].with_suffix(".json")
+    whole = sidecar.read_text()
+    for text in (whole[:-20], "[]", whole.replace('"tau"', '"tao"'), whole.replace('  "t-0",\n', "")):
+        if text == whole:
+            continue
+        sidecar.write_text(text)
+        with pytest.raises(StoreError, match=f"{sidecar} was (truncated or )?altered; delete it"):
+            filled.attribute(store=filled.store)
+    (filled.store / "manifest.json").write_text("{")
+    with pytest.raises(StoreError, match=r"manifest.json was truncated or altered"):
+        Store(filled.store)
+
+
+@pytest.mark.parametrize(("version", "newer"), [(2, True), (0, False), (None, False), ("1", False)])
+def test_a_store_of_another_version_is_refused(filled: World, version: Any, newer: bool) -> None:
+    manifest = filled.store / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": version}))
+    before = files(filled.store)
+    words = f"has version {version}, this sdi reads version 1{'; it was written by a newer one' if newer else ''}$"
+    for use in (lambda: Store(filled.store), lambda: filled.attribute(store=filled.store)):
+        with pytest.raises(StoreError, match=words):
+            use()
+    assert files(filled.store) == before
+
+
+def test_a_folder_that_is_no_store_is_refused_and_untouched(world: World) -> None:
+    world.store.mkdir()
+    (world.store / "thesis.tex").write_text("ten years")
+    with pytest.raises(StoreError, match=r"is not a store and not empty \(it holds 'thesis.tex'\); give a new folder$"):
+        world.attribute(store=world.store)
+    assert [p.name for p in world.store.iterdir()] == ["thesis.tex"]
+    with pytest.raises(StoreError, match=r"thesis.tex is a file, not a store; give a folder"):
+        world.attribute(store=world.store / "thesis.tex")
+    with pytest.raises(StoreError, match=r"is not a store: it has no manifest.json"):
+        Store(world.store)
+
+
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"train": []},
+        {"m": 0},
+        {"seed": 0.5},
+        {"mode": "both"},
+        {"dtype": "int8"},
+        {"audit": "never"},
+        {"family": "other"},
+        {"loop": Loop("nothing", "inject")},
+        {"eta": [1.0]},
+        {"checkpoints": "nowhere/*"},
+        {"train": [*TRAIN[:1], *TRAIN[:1]]},
+        {"loss": lambda model, batch: token_cross_entropy(model, batch).mean()},
+    ],
+    ids=lambda refused: next(iter(refused)),
+)
+def test_a_refused_call_leaves_nothing_behind(world: World, refused: dict[str, Any], there: bool) -> None:
+    place = world.folder / "runs/a/b"
+    if there:
+        place.mkdir(parents=True)
+    with pytest.raises((ValueError, TypeError)):
+        world.attribute(store=place, shard=256, **refused)
+    assert (list(place.iterdir()) == []) if there else not (world.folder / "runs").exists()
+
+
+def test_a_store_in_use_is_refused_with_the_process_that_uses_it(filled: World) -> None:
+    before = files(filled.store)
+    code = (
+        f"import fcntl, os, sys; h = os.open({str(filled.store / 'lock')!r}, os.O_RDWR); fcntl.flock(h, fcntl.LOCK_EX);"
+        "os.ftruncate(h, 0); os.write(h, str(os.getpid()).encode()); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(StoreError, match=f"is being written by process {other.pid}; wait, or use another folder$"):
+            filled.attribute(store=filled.store, query=make_batches(1, "new", seed=8))
+    assert files(filled.store) == before
+    filled.attribute(store=filled.store)
+
+
+def test_two_writers_in_one_process_are_refused_too(filled: World) -> None:
+    def again(progress: Any) -> None:
+        filled.attribute(store=filled.store)
+
+    with pytest.raises(StoreError, match=f"is being written by process {os.getpid()}"):
+        filled.attribute(store=filled.store, progress=again)
+
+
+def test_a_full_disk_leaves_finished_shards_valid_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = world.attribute(store=world.folder / "whole", shard=2)
+    whole, before = files(world.folder / "whole"), os.fsync
+    room = 0
+
+    def full(handle: int) -> None:
+        nonlocal room
+        room -= 1
+        if room < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    for k in (0, 1, 2, 7, 12):
+        room = k
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(
+            OSError, match=r"the disk is full: .* was not written; what was finished before is valid, run"
+        ):
+            world.attribute(store=world.store, shard=2)
+        monkeypatch.setattr(os, "fsync", before)
+        assert files(world.store).items() <= whole.items() if world.store.exists() else k == 0
+    assert_same_result(world.attribute(store=world.store, shard=2), wanted)
+    assert files(world.store) == whole
+
+
+def test_what_is_written_is_flushed_before_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    for name in ("fsync", "replace"):
+        before = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *a, name=name, before=before: (order.append(name), before(*a))[1])
+    write_whole(tmp_path / "file", b"content")
+    assert order == ["fsync", "replace", "fsync"]  # the content, the name, the folder
+    assert files(tmp_path) == {"file": b"content"}
+
+
+def test_another_error_of_the_disk_is_told_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_whole(tmp_path / "nowhere/file", b"")
+
+
+def test_float16_keeps_three_digits_whatever_the_size(world: World) -> None:
+    def scaled(scale: float) -> Any:
+        return lambda model, batch: scale * token_cross_entropy(model, batch)
+
+    for scale in (1e-9, 1.0, 1e9):
+        wanted = world.attribute(loss=scaled(scale))
+        result = world.attribute(loss=scaled(scale), dtype="float16", mode="query")
+        norm = np.abs(wanted.sdi.values).max()
+        assert 0 < np.abs(result.sdi.values - wanted.sdi.values).max() <= 2e-3 * norm
+        assert_close(result.stderr.values, wanted.stderr.values, rtol=2e-3)
+
+
+def test_float16_halves_the_store(world: World) -> None:
+    sizes = []
+    for dtype in ("float32", "float16"):
+        world.attribute(store=world.folder / dtype, dtype=dtype)
+        values = [load_file(p)["values"] for p in shards(world.folder / dtype)]
+        assert {str(v.dtype) for v in values} == {dtype}
+        sizes.append(sum(v.nbytes for v in values))
+    assert sizes[1] * 2 == sizes[0]
+
+
+def test_features_too_large_for_the_dtype_are_refused(tmp_path: Path) -> None:
+    sketch = SketchMap.keep({"w": (3,)})
+    for dtype in ("float32", "float16"):
+        store = Store.create(tmp_path / dtype, sketch, {"dtype": dtype})
+        huge = Features(np.full((2, 3), 1e300), np.ones(2, int), sketch.blocks, sketch.label)
+        with store.writing(), pytest.raises(StoreError, match=r"do not fit into float.*; use dtype='float64'"):
+            store.append("a", "train", huge, ["x", "y"])
+        assert not (tmp_path / dtype).exists()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_what_is_read_is_what_was_written(tmp_path: Path, dtype: str) -> None:
+    sketch = SketchMap.keep({"w": (2, 2), "b": (3,)})
+    rng = np.random.default_rng(0)
+    store = Store.create(tmp_path / "s", sketch, {"dtype": dtype})
+    values = rng.integers(-9, 9, (5, 4, 7)) * 2.0 ** rng.integers(-40, 40, (5, 1, 1))
+    tau = np.array([1, 2, 3, 4, 4])
+    values[np.arange(4) >= tau[:, None]] = 0
+    outside = rng.integers(-9, 9, (5, 7)).astype(float)
+    outside[0], values[0] = 0, 0
+    ids = tuple("abcde")
+    with store.writing():
+        for rows, out in ((slice(0, 2), None), (slice(2, 5), outside[2:5])):
+            part = values[rows, : tau[rows].max()]
+            store.append(
+                "k", "query", Features(part, tau[rows], sketch.blocks, sketch.label, out, ids[rows]), ids[rows]
+            )
+    order = ["d", "a", "c", "b"]
+    for reader in (store, Store(tmp_path / "s")):
+        read = reader.read("k", "query", order)
+        rows = [3, 0, 2, 1]
+        assert read.ids == tuple(order)
+        assert read.tau.tolist() == tau[rows].tolist()
+        wanted_outside = np.where(np.array(rows)[:, None] >= 2, outside[rows], 0)
+        scale = np.maximum(np.abs(values[rows]).max(axis=(1, 2)), np.abs(wanted_outside).max(axis=1))[:, None]
+        tolerance = (1e-3 if dtype == "float16" else 0) * scale
+        assert (np.abs(read.values - values[rows]) <= tolerance[..., None]).all()
+        assert read.outside is not None
+        assert (np.abs(read.outside - wanted_outside) <= tolerance).all()
+    with pytest.raises(ValueError, match=r"^no query example 'f' among the 5 stored$"):
+        store.read("k", "query", ["f"])
+
+
+def test_features_of_another_sketch_are_refused(tmp_path: Path) -> None:
+    sketch, other = (SketchMap.draw({"w": (9, 9)}, 16, seed) for seed in (0, 1))
+    store = Store.create(tmp_path / "s", sketch, {"dtype": "float32"})
+    with store.writing(), pytest.raises(sdi.SketchMismatch, match=r"is for sketch .*seed=0.*, got .*seed=1"):
+        store.append("a", "train", Features(np.ones((1, 16)), np.ones(1, int), other.blocks, other.label), ["x"])
+
+
+def test_each_repeat_has_a_store_of_its_own(world: World) -> None:
+    result = world.attribute(store=world.store, repeats=2)
+    assert sorted(p.name for p in world.store.iterdir()) == ["seed-0", "seed-1"]
+    with featurized() as calls:
+        assert_same_result(world.attribute(store=world.store, repeats=2), result)
+    assert not calls
+    one = world.folder / "one"
+    world.attribute(store=one)
+    with pytest.raises(StoreError, match="is a store of one sketch; repeats=2 needs a folder of its own"):
+        world.attribute(store=one, repeats=2)
+
+
+def test_without_a_store_nothing_is_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(world.folder))
+    before = sorted(world.folder.iterdir())
+    world.attribute()
+    assert sorted(world.folder.iterdir()) == before

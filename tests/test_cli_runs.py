@@ -1,0 +1,392 @@
+"""`sdi run`, `featurize`, `score`, `top`, `inspect`, `choose-m` on a small script; exit codes; quiet processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+import sdi
+from sdi.cli import app
+from sdi.cli_runs import parse_steps
+
+SCRIPT = """
+from pathlib import Path
+import torch
+from torch import nn
+
+class Looped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.read_in, self.core, self.head = nn.Linear(3, 6), nn.Linear(6, 6), nn.Linear(6, 1)
+    def forward(self, x):
+        s = self.read_in(x)
+        for _ in range(4):
+            s = torch.tanh(self.core(s))
+        return self.head(s)
+
+def model():
+    with open(Path(__file__).with_name("built"), "a") as built:
+        built.write("x")
+    torch.manual_seed(0)
+    return Looped()
+
+def loss(model, batch):
+    return (model(batch["x"]) - batch["y"]).square().sum(-1)
+
+def batches(name, n, seed):
+    rng = torch.Generator().manual_seed(seed)
+    x, y = torch.randn(n, 3, generator=rng), torch.randn(n, 1, generator=rng)
+    ids = [f"{name}-{k}" for k in range(n)]
+    return [{"id": ids[i:i+4], "x": x[i:i+4], "y": y[i:i+4]} for i in range(0, n, 4)]
+
+def train():
+    return batches("t", 10, 1)
+
+def query():
+    yield from batches("q", 3, 2)
+"""
+CONFIG = """
+script = "task.py"
+checkpoints = ["ckpt/*.safetensors"]
+body = ["core"]
+step = "core"
+m = 16
+store = "runs/first"
+shard = 4
+"""
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A project with two checkpoints whose learning rates stand beside them."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "task.py").write_text(SCRIPT)
+    (folder / "run.toml").write_text(CONFIG)
+    (folder / "ckpt").mkdir()
+    scope: dict[str, object] = {"__file__": str(folder / "task.py")}
+    exec(compile(SCRIPT, "task.py", "exec"), scope)
+    model = scope["model"]()
+    for k, eta in ((1, 0.1), (2, 0.05)):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1.1)
+        save_file(model.state_dict(), folder / "ckpt" / f"step-{k}.safetensors")
+        (folder / "ckpt" / f"step-{k}.json").write_text(json.dumps({"eta": eta}))
+    (folder / "built").unlink()
+    return folder
+
+
+@pytest.fixture
+def project(made, tmp_path):
+    shutil.copytree(made, tmp_path / "p")
+    return tmp_path / "p"
+
+
+def call(*arguments, code=0):
+    result = runner.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "80"})
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def call_json(*arguments):
+    return json.loads(call(*arguments, "--json").stdout)
+
+
+def files(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != "lock"}
+
+
+def models_built(project):
+    path = project / "built"
+    return len(path.read_text()) if path.exists() else 0
+
+
+def edit(project, **changes):
+    """The config with keys changed, added, or (None) taken out."""
+    lines = [
+        line for line in (project / "run.toml").read_text().splitlines() if line.partition(" = ")[0] not in changes
+    ]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in changes.items() if value is not None]
+    (project / "run.toml").write_text("\n".join(lines))
+    return project / "run.toml"
+
+
+def test_run_gives_what_attribute_gives_and_saves_it(project):
+    said = call_json("run", project / "run.toml")
+    assert (said["made"], said["reused"]) == (26, 0)
+    assert said["sizes"] == {"checkpoint": 2, "train": 10, "query": 3, "step": 4}
+    result = sdi.load(said["result"])
+    scope: dict[str, object] = {"__file__": str(project / "task.py")}
+    exec(compile(SCRIPT, "task.py", "exec"), scope)
+    again = sdi.attribute(
+        scope["model"](),
+        loss=scope["loss"],
+        loop=sdi.Loop(body="core", step="core"),
+        checkpoints=str(project / "ckpt/*.safetensors"),
+        train=scope["train"](),
+        query=list(scope["query"]()),
+        m=16,
+    )
+    np.testing.assert_array_equal(result.sdi.values, again.sdi.values)
+    assert said["top"][0]["rows"][0]["train"] == again.top(1, query="q-0").rows[0].train
+
+
+def test_featurize_then_score_is_run(project):
+    ran = sdi.load(call_json("run", project / "run.toml")["result"])
+    config = edit(project, store="runs/second")
+    assert call_json("featurize", config)["made"] == 26
+    assert not (project / "runs/second/result.safetensors").exists()
+    before = models_built(project)
+    scored = sdi.load(call_json("score", config)["result"])
+    assert models_built(project) == before  # no work by the model, not even its making
+    np.testing.assert_array_equal(scored.sdi.values, ran.sdi.values)
+    assert scored.info == ran.info
+
+
+def test_a_replay_of_the_run_folder_makes_nothing_and_changes_nothing(project):
+    call("run", project / "run.toml")
+    before = files(project / "runs/first")
+    said = call_json("run", project / "runs/first/run.toml")
+    assert (said["made"], said["reused"]) == (0, 26)
+    assert files(project / "runs/first") == before
+
+
+def test_the_run_folder_says_everything_and_can_be_moved_with_its_project(project, tmp_path):
+    call("run", project / "run.toml")
+    text = (project / "runs/first/run.toml").read_text()
+    assert "eta = [0.1, 0.05]" in text
+    assert 'memory = "auto"' in text
+    assert f'sdi = "{sdi.__version__}"' in text
+    moved = tmp_path / "moved [1]"
+    project.rename(moved)
+    assert call_json("run", moved / "runs/first/run.toml")["made"] == 0
+
+
+def test_a_replay_keeps_to_the_checkpoints_that_there_were(project):
+    call("run", project / "run.toml")
+    for ending in ("safetensors", "json"):
+        shutil.copy(project / f"ckpt/step-2.{ending}", project / f"ckpt/step-3.{ending}")
+    assert call_json("run", project / "runs/first/run.toml")["sizes"]["checkpoint"] == 2
+
+
+def test_the_commit_of_the_scripts_folder_is_recorded(project):
+    git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], ["add", "task.py"], ["commit", "-q", "-m", "a"]):
+        subprocess.run([*git, *arguments], check=True, capture_output=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    call("featurize", project / "run.toml")
+    assert f'commit = "{head}"' in (project / "runs/first/run.toml").read_text()
+
+
+def test_new_queries_reuse_the_training_side(project):
+    call("run", project / "run.toml")
+    script = (project / "task.py").read_text().replace('batches("q", 3, 2)', 'batches("new", 2, 3)')
+    (project / "task.py").write_text(script)
+    said = call_json("run", project / "run.toml")
+    assert (said["made"], said["reused"]) == (4, 20)
+
+
+@pytest.mark.parametrize("mode", ["train", "matrix", "tracin"])
+def test_other_modes_run_and_rank(project, mode):
+    config = edit(project, mode=mode)
+    said = call_json("run", config)
+    tops = call_json("top", project / "runs/first", "--query", "q-1", "-k", "3")
+    assert [row["train"] for row in tops[0]["rows"]] == [row["train"] for row in said["top"][1]["rows"][:3]]
+    call("run", config)
+
+
+def test_repeats_and_the_exact_backend_run(project):
+    repeated = call_json("run", edit(project, repeats=3))
+    assert repeated["made"] == 3 * 26
+    assert call_json("run", project / "runs/first/run.toml")["made"] == 0
+    ranking = call_json("top", project / "run.toml", "--query", "q-0", "-k", "2")
+    exact = call_json("run", edit(project, repeats=1, backend="exact", store="runs/exact"))
+    assert {row["stderr"] for top in exact["top"] for row in top["rows"]} == {0.0}
+    assert len(ranking[0]["rows"]) == 2
+    call("featurize", project / "run.toml", code=2)
+    call("score", project / "run.toml", code=2)
+
+
+@pytest.mark.parametrize("by", ["signed", "absolute", "late"])
+def test_top_says_the_same_from_store_folder_config_and_result(project, by):
+    call("run", project / "run.toml")
+    options = ("--query", "q-2", "--query", "q-0", "--steps", "2-3", "-k", "4", "--by", by)
+    before = models_built(project)
+    streamed, config, result = (
+        call_json("top", project / source, *options)
+        for source in ("runs/first", "run.toml", "runs/first/result.safetensors")
+    )
+    assert models_built(project) == before
+    assert streamed == config
+    for a, b in zip(streamed, result, strict=True):
+        assert a["steps"] == b["steps"] == "steps 2 to 3 of 4"
+        assert [r["train"] for r in a["rows"]] == [r["train"] for r in b["rows"]]
+        np.testing.assert_allclose([r["score"] for r in a["rows"]], [r["score"] for r in b["rows"]], rtol=1e-4)
+    shown = call("top", project / "runs/first", *options).stdout
+    assert "steps 2 to 3 of 4" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_inspect_sees_everything_and_writes_nothing(project):
+    before = files(project).keys()
+    found = call_json("inspect", project / "run.toml")
+    assert files(project).keys() - before <= {Path("built")}
+    assert [c["eta"] for c in found["checkpoints"]] == [0.1, 0.05]
+    assert {p["parameter"]: p["calls"] for p in found["parameters"]} == {"core.weight": 4, "core.bias": 4}
+    assert (found["sides"]["train"]["examples"], found["sides"]["query"]["examples"]) == (10, 3)
+    assert found["sides"]["query"]["steps"] == 4
+    assert found["seconds"] > 0
+    call("run", project / "run.toml")
+    after = call_json("inspect", project / "run.toml")
+    assert after["seconds"] == 0
+    shards = [p for p in (project / "runs/first").rglob("shard-*.safetensors")]
+    real = sum(p.stat().st_size for p in shards)
+    assert after["store_bytes"] <= real <= after["store_bytes"] + 400 * len(shards)  # but for the headers
+    shown = call("inspect", project / "run.toml").stdout
+    for words in ("step-1.safetensors", "core.weight", "10", "time", "memory", "store"):
+        assert words in shown
+
+
+def test_choose_m_with_and_without_a_pilot(project):
+    alone = call_json("choose-m", "--target", "0.05")
+    assert alone == {"target": 0.05, "bound": 4096, "pilot": None, "pilot_error": None, "pilot_m": 256}
+    measured = call_json("choose-m", "--target", "0.05", project / "run.toml")
+    assert measured["bound"] == 4096
+    assert 1 <= measured["pilot"] <= 4096
+    assert measured["pilot_error"] >= 0
+    assert "one batch of the last checkpoint" in call("choose-m", "--target", "0.05", project / "run.toml").stdout
+    assert "4,096" in call("choose-m", "--target", "0.05").stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"chekpoints": ["x"]}, ["unknown key 'chekpoints'", "did you mean 'checkpoints'"]),
+        ({"body": None, "step": None}, ["lacks body, step"]),
+        ({"m": "many"}, ["m must be a whole number", "'many'"]),
+        ({"m": True}, ["m must be a whole number"]),
+        ({"m": 0}, ["m must be a whole number, at least 1", "got 0"]),
+        ({"mode": "qurey"}, ["mode must be one of", "'qurey'"]),
+        ({"eta": ["a"]}, ["eta must be a list of numbers"]),
+        ({"eta": [0.1]}, ["one weight for each of the 2 checkpoints"]),
+        ({"checkpoints": ["none/*"]}, ["names no file"]),
+        ({"body": ["croe"]}, ["'croe' matches no parameter", "did you mean 'core'"]),
+        ({"script": "other.py"}, ["other.py, which does not exist"]),
+        ({"shard": 0}, ["shard must be a whole number, at least 1"]),
+        ({"budget": 5}, ["budget must be a whole number, at least 1048576"]),
+        ({"step": ""}, ["step must be a text"]),
+    ],
+)
+def test_a_bad_config_is_refused_in_words_and_nothing_is_written(project, changes, words):
+    config = edit(project, **changes)
+    said = call("run", config, code=2)
+    for word in words:
+        assert word in said.stderr
+    assert said.stdout == ""
+    assert not (project / "runs").exists()
+
+
+def test_m_none_keeps_gradients_whole(project):
+    said = call_json("run", edit(project, m="none"))
+    assert {row["stderr"] for top in said["top"] for row in top["rows"]} == {0.0}
+    assert 'm = "none"' in (project / "runs/first/run.toml").read_text()
+    assert call_json("run", project / "runs/first/run.toml")["made"] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("def query():\n    yield from", "queries =", ["does not define query()"]),
+        ("import torch\n", "import torch\n)\n", ["line", "SyntaxError"]),
+        ("import torch\n", "import torhc\n", ["ModuleNotFoundError", "torhc"]),
+        ('batch["y"]', 'batch["z"]', ["in loss()", "KeyError"]),
+        ("self.read_in(x)", "self.read_in(x[:, 1:])", ["in forward()", "RuntimeError"]),
+        ('batches("t", 10, 1)', "[]", ["train gave no "]),
+        (".sum(-1)", ".mean()", ["one value per example"]),
+        ("nn.Linear(3, 6)", "nn.Linear(3, 6, bias=False)", ["unexpected 'read_in.bias'"]),
+    ],
+)
+def test_a_bad_script_is_refused_with_its_place(project, old, new, words):
+    script = (project / "task.py").read_text()
+    assert old in script
+    (project / "task.py").write_text(script.replace(old, new))
+    said = call("run", project / "run.toml", code=2)
+    for word in words:
+        assert word in said.stderr
+    assert said.stdout == ""
+
+
+def test_a_failed_audit_is_exit_code_1(project):
+    script = (
+        (project / "task.py").read_text().replace('model(batch["x"])', '(model(batch["x"]) + model(batch["x"]).mean())')
+    )
+    (project / "task.py").write_text(script)
+    said = call("run", project / "run.toml", code=1)
+    assert "audit failed: example" in said.stderr
+    assert "mixes examples" in said.stderr
+
+
+def test_other_settings_than_the_stores_are_refused(project):
+    call("featurize", project / "run.toml")
+    for command in ("run", "score"):
+        assert "other settings" in call(command, edit(project, m=8), code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["score", "run.toml"], "holds no features yet"),
+        (["top", "run.toml", "--query", "q-0"], "holds no features yet"),
+        (["top", "ckpt", "--query", "q-0"], "has no run.toml"),
+        (["top", "nothing", "--query", "q-0"], "does not exist"),
+        (["top", "task.py", "--query", "q-0"], "is not a result"),
+        (["top", "run.toml", "--query", "q-0", "--steps", "3-x"], "--steps must be"),
+        (["run", "nothing.toml"], "does not exist"),
+        (["run", "task.py"], "is not TOML"),
+        (["choose-m", "--target", "-1"], "target"),
+    ],
+)
+def test_bad_calls_are_exit_code_2(project, arguments, words):
+    named = [str(project / a) if (project / a).exists() or "nothing" in a else a for a in arguments]
+    said = call(*named, code=2)
+    assert words in said.stderr
+    assert said.stdout == ""
+
+
+def test_a_query_that_is_not_there_comes_with_the_nearest(project):
+    call("run", project / "run.toml")
+    for source in ("runs/first", "runs/first/result.safetensors"):
+        assert "did you mean 'q-" in call("top", project / source, "--query", "q-7", code=2).stderr
+    assert "steps must lie within" in call("top", project / "run.toml", "--query", "q-0", "--steps", "9", code=2).stderr
+
+
+def test_an_eta_of_zero_is_reported(project):
+    assert "eta 0 and adds nothing" in call("run", edit(project, eta=[0.0, 0.1])).stdout
+
+
+@pytest.mark.parametrize("text", ["", "-", "a", "1-2-3", "1.5"])
+def test_steps_that_are_none_are_refused(text):
+    with pytest.raises(ValueError, match="--steps must be"):
+        parse_steps(text)
+
+
+def test_a_real_process_is_quiet_and_its_json_is_all_there_is(project):
+    command = [sys.executable, "-m", "sdi.cli", "run", "run.toml", "--json"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["made"] == 26
+    done = subprocess.run([*command[:-2], "nothing.toml"], cwd=project, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "sdi: config nothing.toml does not exist\n"
