@@ -6,7 +6,7 @@ a matrix, the sum over tokens of delta . (G_i a), one more product of the forwar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,9 @@ from sdi.loop import Loop
 from .batches import batch_tau
 from .engine import Loss, run_pass
 from .featurize import Featurizer
+from .memory import OverBudget
 from .sinks import Slot
+from .tracer import Tracer
 
 
 class ExactScores(NamedTuple):
@@ -85,9 +87,10 @@ def exact_scores(
     loop: Loop,
     audit: str = "first",
     memory: str = "auto",
+    budget: int | None = None,
 ) -> ExactScores:
     """Scores of every query batch against every training batch, at the model's present weights."""
-    make = Featurizer(model, loss, loop=loop, steps=False, audit=audit, memory=memory)
+    make = Featurizer(model, loss, loop=loop, steps=False, audit=audit, memory=memory, budget=budget)
     g = [torch.from_numpy(make(batch).values) for batch in train]
     if not g:
         raise ValueError("train must hold at least one batch, got none")
@@ -102,7 +105,7 @@ def exact_scores(
             board.sdi = board.outside = None
             return {name: ScoreSink(board, part) for name, part in by_name.items()}
 
-        tracer, make.plan = run_pass(model, loss, batch, loop, make.body, make.plan, sinks, make.memory)
+        tracer = _run(make, batch, sinks)
         assert board.sdi is not None
         assert board.outside is not None
         parts.append((board.sdi, board.outside))
@@ -112,3 +115,17 @@ def exact_scores(
     steps = max(s.shape[2] for s, _ in parts)
     sdi = torch.cat([torch.nn.functional.pad(s, (0, steps - s.shape[2])) for s, _ in parts], dim=1)
     return ExactScores(sdi.cpu().numpy(), torch.cat([o for _, o in parts], dim=1).cpu().numpy(), np.concatenate(taus))
+
+
+def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]]) -> Tracer:
+    """One pass, with recompute if the hooks' graph is over the budget; a query batch is not cut further."""
+    while True:
+        try:
+            tracer, make.plan = run_pass(
+                make.model, make.loss, batch, make.loop, make.body, make.plan, sinks, make.memory
+            )
+            return tracer
+        except OverBudget:
+            if make.memory.recompute:
+                make.memory.budget = None
+            make.memory.recompute = True

@@ -1,0 +1,70 @@
+"""The exact route: SDI and TracIn without a sketch, against dense features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import sdi.fast as fast
+from sdi import Loop, LoopedConfig
+
+CONFIG = LoopedConfig(vocab=7, classes=5, d=8, heads=2, tau=3, injection="concat", prelude=1, coda=1)
+LOOP = Loop(body=["read_in", "inject", "core", "coda"], step="inject", end="coda")
+
+
+def batch(n: int, seed: int, **more: object) -> dict[str, object]:
+    g = torch.Generator().manual_seed(seed)
+    return {
+        "tokens": torch.randint(0, 7, (n, 5), generator=g),
+        "targets": torch.randint(0, 5, (n, 5), generator=g),
+        **more,
+    }
+
+
+@pytest.fixture
+def model() -> torch.nn.Module:
+    return fast.LoopedTransformer.init(CONFIG, seed=0, scale=0.3).double()
+
+
+def dense(model: torch.nn.Module, part: dict[str, object]) -> object:
+    return fast.featurize(model, fast.token_cross_entropy, part, loop=LOOP)
+
+
+@pytest.mark.parametrize("options", [{"memory": "hooks"}, {"memory": "recompute"}, {"budget": 1 << 20}])
+def test_scores_on_the_fly_equal_those_of_dense_features(model, options):
+    train, query = [batch(4, 0), batch(2, 1)], [batch(3, 2), batch(2, 3, tau=torch.tensor([2, 1]))]
+    exact = fast.exact_scores(model, fast.token_cross_entropy, train, query, loop=LOOP, **options)
+    g = [dense(model, part) for part in train]
+    phi = [dense(model, part) for part in query]
+    for i, a in enumerate(g):
+        rows = slice(4 * i, 4 * i + len(a.ids))
+        for j, b in enumerate(phi):
+            columns = slice(3 * j, 3 * j + len(b.ids))
+            steps = b.phi.shape[1]
+            np.testing.assert_allclose(exact.sdi[rows, columns, :steps], fast.sdi(a, b), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(exact.tracin[rows, columns], fast.tracin(a, b), rtol=1e-9, atol=1e-12)
+    assert not exact.sdi[:, 3:, 2:].any()
+    assert np.abs(exact.outside).max() > 0
+    assert exact.tau.tolist() == [3, 3, 3, 2, 1]
+
+
+def test_a_query_over_the_budget_runs_all_the_same(model, monkeypatch):
+    from sdi.fast import memory
+
+    monkeypatch.setattr(memory.Meter, "__init__", tiny(memory.Meter.__init__))
+    train, query = [batch(1, 0)], [batch(3, 2)]
+    exact = fast.exact_scores(model, fast.token_cross_entropy, train, query, loop=LOOP, budget=1 << 20)
+    np.testing.assert_allclose(
+        exact.sdi, fast.sdi(dense(model, train[0]), dense(model, query[0])), rtol=1e-9, atol=1e-12
+    )
+
+
+def tiny(init):
+    return lambda self, limit: init(self, None if limit is None else 10)
+
+
+def test_empty_sides_are_refused(model):
+    for train, query in (([], [batch(1, 0)]), ([batch(1, 0)], [])):
+        with pytest.raises(ValueError, match="must hold at least one batch, got none"):
+            fast.exact_scores(model, fast.token_cross_entropy, train, query, loop=LOOP)
