@@ -42,15 +42,15 @@ def run(config: ConfigFile, k: Count = 5, json: Json = False) -> None:
     from sdi import runs
     from sdi.cli_runs import bar_for, show_result, summary_of
 
-    with exit_codes():
+    with exit_codes(json):
         the = runs.Run.read(config)
         with bar_for(the, json) as tell:
             result = runs.run(the, tell)
-        tops = [result.top(k, query=query) for query in result.tracin.coords["query"][: 3 if k else 0]]
-        if json:
-            return _print_json({**summary_of(the, result), "top": [_top_json(top) for top in tops]})
+        tops = [result.top(k, query=query) for query in result.tracin.coords["query"][:3]]
+    if json:
+        print_json({**summary_of(the, result), "top": [top_json(top) for top in tops]})
+    else:
         show_result(console, the, result, tops)
-    return None
 
 
 @app.command()
@@ -59,15 +59,15 @@ def featurize(config: ConfigFile, json: Json = False) -> None:
     from sdi import runs
     from sdi.cli_runs import bar_for, counts_line
 
-    with exit_codes():
+    with exit_codes(json):
         the = runs.Run.read(config)
         with bar_for(the, json) as tell:
             ids = runs.featurize(the, tell)
-        if json:
-            counts = {side: len(names) for side, names in ids.items()}
-            return _print_json({"store": str(the.config.store), **counts, "made": the.made, "reused": the.reused})
+    if json:
+        counts = {side: len(names) for side, names in ids.items()}
+        print_json({"store": str(the.config.store), **counts, "made": the.made, "reused": the.reused})
+    else:
         console.print(counts_line(the), soft_wrap=True)
-    return None
 
 
 @app.command()
@@ -76,13 +76,13 @@ def score(config: ConfigFile, json: Json = False) -> None:
     from sdi import runs
     from sdi.cli_runs import show_result, summary_of
 
-    with exit_codes():
+    with exit_codes(json):
         the = runs.Run.read(config)
         result = runs.score(the)
-        if json:
-            return _print_json(summary_of(the, result))
+    if json:
+        print_json(summary_of(the, result))
+    else:
         show_result(console, the, result, [])
-    return None
 
 
 @app.command()
@@ -98,13 +98,12 @@ def top(
     from sdi.cli_runs import find_tops, parse_steps
     from sdi.show import top_table
 
-    with exit_codes():
+    with exit_codes(json):
         tops, result = find_tops(source, query, k, parse_steps(steps), by)
-        if json:
-            return _print_json([_top_json(t) for t in tops])
-        for t in tops:
-            console.print(top_table(t, result))
-    return None
+    if json:
+        print_json([top_json(t) for t in tops])
+    else:
+        console.print(*(top_table(t, result) for t in tops), sep="\n")
 
 
 @app.command()
@@ -115,13 +114,12 @@ def inspect(config: ConfigFile, json: Json = False) -> None:
     from sdi.progress import status
     from sdi.runs import Run
 
-    with exit_codes():
-        with status(quiet=json) as tell:
-            found = inspect_run(Run.read(config), tell)
-        if json:
-            return _print_json(found.to_dict())
+    with exit_codes(json), status(quiet=json) as tell:
+        found = inspect_run(Run.read(config), tell)
+    if json:
+        print_json(found.to_dict())
+    else:
         show_inspection(console, found)
-    return None
 
 
 @app.command("choose-m")
@@ -133,17 +131,17 @@ def choose_m(
     """The sketch width that a wanted error needs: by the bound, and by a pilot batch of one's own."""
     from sdi.cli_runs import pilot
 
-    with exit_codes():
+    with exit_codes(json):
         chosen = sdi.choose_m(target) if config is None else pilot(target, config)
-        if json:
-            return _print_json({"target": target, **chosen._asdict()})
-        console.print(f"m = {chosen.bound:,} keeps the standard error below {target:g} |g| |phi| for any gradients")
-        if chosen.pilot is not None:
-            console.print(
-                f"m = {chosen.pilot:,} is enough for these: at m = {chosen.pilot_m}, one batch of the last checkpoint "
-                f"shows an error of {chosen.pilot_error:.2g}"
-            )
-    return None
+    if json:
+        print_json({"target": target, **chosen._asdict()})
+        return
+    console.print(f"m = {chosen.bound:,} keeps the standard error below {target:g} |g| |phi| for any gradients")
+    if chosen.pilot is not None:
+        console.print(
+            f"m = {chosen.pilot:,} is enough for these: at m = {chosen.pilot_m}, one batch of the last checkpoint\n"
+            f"shows an error of {chosen.pilot_error:.2g}"
+        )
 
 
 @app.command()
@@ -159,7 +157,7 @@ def verify(
     from sdi.progress import status
     from sdi.verify import verify as check
 
-    with exit_codes():
+    with exit_codes(script=statements):
         if statements is not None and not statements.is_file():
             end(BAD_INPUT, f"--statements must be a Python file, got {statements}, which does not exist")
         with status() as tell:
@@ -181,14 +179,14 @@ def demo(
         show(console, keep)
 
 
-def _top_json(top: sdi.top.Top) -> dict[str, Any]:
+def top_json(top: sdi.top.Top) -> dict[str, Any]:
     rows = [row._asdict() for row in top]
     for row in rows:
         row["late"] = None if row["late"] != row["late"] else row["late"]  # JSON has no NaN
     return {"query": top.query, "steps": top.steps, "by": top.by, "rows": rows}
 
 
-def _print_json(content: Any) -> None:
+def print_json(content: Any) -> None:
     print(jsonlib.dumps(content, indent=1, allow_nan=False))
 
 

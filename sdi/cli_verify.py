@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from sdi.verify import Verification
 
@@ -38,11 +40,11 @@ def _statement_table(reports: list[Any], mutants: bool, wide: bool) -> Table:
     good, bad = ("rejected", "NOT REJECTED") if mutants else ("holds", "FAILS")
     for r in reports:
         verdict = f"[green]{good}[/]" if r.holds else f"[bold red]{bad}[/]"
-        name = escape(r.name)
+        cell: Any = Text(r.name)
         if mutants and not wide:  # without it, the rows of a statement could not be told apart
-            name += f"\n  [dim]{escape(r.mutant)}[/]"
+            cell = Group(cell, Padding(Text(r.mutant, "dim"), (0, 0, 0, 2)))
         text = [escape(r.mutant if mutants else r.says)] if wide else []
-        table.add_row(name, *text, r.method, f"{r.cases:,}", verdict, f"{r.seconds:.2f} s")
+        table.add_row(cell, *text, r.method, f"{r.cases:,}", verdict, f"{r.seconds:.2f} s")
     return table
 
 

@@ -40,7 +40,7 @@ def demo(
         if keep is not None:
             result.save(folder / "result.safetensors")
             console.print(f"   kept in {folder}", soft_wrap=True)
-    console.print("\nNext: [bold]sdi verify[/] checks the theory, README.md shows your own model.")
+    console.print("\nNext: [bold]sdi verify[/] checks the theory; README.md: your own model.")
     return result
 
 
@@ -48,7 +48,7 @@ def _train(console: Console, folder: Path, task: Parity) -> Trained:
     count = task.config.parameter_count
     console.print(
         f"[bold]1  A looped transformer learns parity[/] — is the number of ones odd?\n"
-        f"   One block of {count:,} parameters, applied n times to n bits, from scratch."
+        f"   One block, applied n times to n bits; {count:,} parameters, from scratch."
     )
     began = time.perf_counter()
     with _bar(console) as show:
@@ -100,6 +100,7 @@ def _attribute(console: Console, folder: Path, task: Parity, trained: Trained, e
     console.print(trajectory(result.sdi.sel(**at).values.tolist(), result.stderr.sel(**at).values.tolist()))
     console.print()
     console.print(top_table(best, result))
+    console.print()
     _check(console, result, run(m=m, mode="tracin"), run(backend="exact"), m, sum(map(np.prod, parameters.values())))
     return result
 

@@ -78,8 +78,7 @@ def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
             steps = steps_of(c.mode)[side]
             options = {"audit": "off", "memory": c.memory, "budget": c.budget}
             make = verbs.Featurizer(model, the.script.loss, loop=c.loop, sketch=sketch, steps=steps, **options)
-            features = make(batch)
-            seconds, peak = _measure(partial(make, batch))
+            features, seconds, peak = _measure(partial(make, batch))
             tau = int(features.tau.max())
             bytes_each = sketch.size * np.dtype(c.dtype).itemsize * (tau if steps else 1)
             stored = 0 if c.backend == "exact" else examples * bytes_each * len(points) * c.repeats
@@ -119,14 +118,18 @@ def _stored_examples(the: Run, side: str) -> int:
     return sum(i in stored for part in read_batches(the.loaders[side], side) for i in part.ids)
 
 
-def _measure(work: Callable[[], Any]) -> tuple[float, int | None]:
-    """Seconds, and the peak of memory over what was held before."""
+def _measure(work: Callable[[], Any]) -> tuple[Any, float, int | None]:
+    """What it gives, the seconds of a second time, and the peak of memory over what was held before the first.
+
+    The first time takes pages that the second finds ready: watched alone, the second would seem to need none.
+    """
     held = _start_peak()
+    out = work()
     began = time.perf_counter()
     work()
     seconds = time.perf_counter() - began
     peak = _read_peak()
-    return seconds, None if held is None or peak is None else max(peak - held, 0)
+    return out, seconds, None if held is None or peak is None else max(peak - held, 0)
 
 
 def _start_peak() -> int | None:

@@ -98,12 +98,13 @@ class Result:
         self._need_steps("summary")
         coords = self.sdi.coords
         energy = summaries.energy(self.sdi.values)
+        first = self.halves[:, None] if self.mode == "query" else self.halves[:, None, None]
+        late = np.array(coords["step"]) >= first  # by the own loop of each query, or of each training example
+        halves = np.stack([np.abs(self.sdi.values).sum(axis=(0, 2), where=part) for part in (~late, late)], axis=-1)
         per_query = {"query": coords["query"]}
         return {
             "energy": Labelled(energy, ("query", "step"), {**per_query, "step": coords["step"]}),
-            "late_mass": Labelled(
-                summaries.late_mass(energy, self.halves if self.mode == "query" else None), ("query",), per_query
-            ),
+            "late_mass": Labelled(summaries.late_mass(halves), ("query",), per_query),
             "centre_of_mass": Labelled(summaries.centre_of_mass(energy), ("query",), per_query),
             "horizon": Labelled(summaries.horizon(energy), ("query",), per_query),
             "cancellation": Labelled(

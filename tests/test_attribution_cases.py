@@ -80,6 +80,12 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with make_world(monkeypatch) as made:
+        yield made
+
+
+@contextmanager
+def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """In memory where there is a place for that, and never flushed: a test's files need not outlive a power cut."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:

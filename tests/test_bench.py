@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 import sdi.fast
-from sdi.bench import authors, cli, fidelity, kernels, memory, speed
+from sdi.bench import authors, bars, cli, fidelity, kernels, memory, speed
+from sdi.bench import interleave as turns
 from sdi.bench.authors_worker import Twin, token_losses
 from sdi.bench.bars import BARS_OF_MEMORY, BARS_OF_SPEED, Bar, judge
 from sdi.bench.bystanders import Bystanders
@@ -192,6 +195,13 @@ def test_a_worker_that_fails_says_why() -> None:
             remote.ask("run", tiny=True)
         with pytest.raises(WorkerFailed, match="the worker ended"):
             remote.ask("run")
+
+
+@pytest.mark.parametrize("module", [bars, fidelity, turns], ids=lambda module: module.__name__)
+def test_examples_in_docstrings_hold(module: ModuleType) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted
+    assert not found.failed
 
 
 def test_bystanders_count_what_others_take() -> None:

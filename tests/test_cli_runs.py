@@ -11,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import sdi
 from sdi.cli import app
 from sdi.cli_runs import parse_steps
+from sdi.show import top_table
 
 SCRIPT = """
 from pathlib import Path
@@ -337,6 +339,20 @@ def test_a_failed_audit_is_exit_code_1(project):
     assert "mixes examples" in said.stderr
 
 
+def test_examples_that_the_store_lacks_are_not_scored(project):
+    call("featurize", project / "run.toml")
+    (project / "task.py").write_text(
+        (project / "task.py").read_text().replace('batches("t", 10, 1)', 'batches("t", 12, 1)')
+    )
+    assert "run `sdi featurize` first" in call("score", project / "run.toml", code=2).stderr
+
+
+def test_what_a_script_prints_stays_out_of_the_json(project):
+    (project / "task.py").write_text("print('hello')\n" + (project / "task.py").read_text())
+    assert call_json("run", project / "run.toml")["made"] == 26
+    assert "hello" in call("run", project / "run.toml").stdout
+
+
 def test_other_settings_than_the_stores_are_refused(project):
     call("featurize", project / "run.toml")
     for command in ("run", "score"):
@@ -369,6 +385,24 @@ def test_a_query_that_is_not_there_comes_with_the_nearest(project):
     for source in ("runs/first", "runs/first/result.safetensors"):
         assert "did you mean 'q-" in call("top", project / source, "--query", "q-7", code=2).stderr
     assert "steps must lie within" in call("top", project / "run.toml", "--query", "q-0", "--steps", "9", code=2).stderr
+
+
+def test_a_ranking_of_nobody_says_so(project):
+    call("run", project / "run.toml")
+    result = sdi.load(project / "runs/first/result.safetensors")
+    nobody = result.top(3, query="q-0", by="late", late=2.0)
+    console = Console(width=80)
+    with console.capture() as said:
+        console.print(top_table(nobody, result))
+    assert "no training example" in said.get()
+
+
+def test_a_run_stopped_by_the_user_says_how_to_go_on(project, monkeypatch):
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sdi.runs.run", stop)
+    assert "goes on where it was" in call("run", project / "run.toml", code=130).stderr
 
 
 def test_an_eta_of_zero_is_reported(project):

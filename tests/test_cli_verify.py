@@ -82,9 +82,12 @@ def test_bad_input_is_exit_code_2(arguments, words):
     assert said.stdout == ""
 
 
-def test_a_file_without_statements_is_exit_code_2(tmp_path):
-    (tmp_path / "empty.py").write_text("")
-    assert "registers no statement" in call("--statements", tmp_path / "empty.py", code=2).stderr
+@pytest.mark.parametrize(
+    ("text", "words"), [("", "registers no statement"), ("\nno_such_name", "line 2: NameError"), ("(", "SyntaxError")]
+)
+def test_a_file_without_statements_or_with_an_error_is_exit_code_2(tmp_path, text, words):
+    (tmp_path / "own.py").write_text(text)
+    assert words in call("--statements", tmp_path / "own.py", code=2).stderr
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])
