@@ -77,13 +77,14 @@ def attribute(
         folder = Path(scratch) if store is None else Path(store)
         if repeats > 1 and (folder / "manifest.json").exists():
             raise StoreError(f"{folder} is a store of one sketch; repeats={repeats} needs a folder of its own")
-        results = []
+        settings = store_config(model, loss, loop, backend, mode, dtype)
+        pools = []
         for r in range(repeats):
             sketch = SketchMap.keep(shapes) if m is None else SketchMap.draw(shapes, m, seed + r, family)
             place = folder if repeats == 1 else folder / f"seed-{seed + r}"
-            pool = Store.create(place, sketch, store_config(model, loss, loop, backend, mode, dtype))
-            ids = fill(pool, job, points, loaders, steps_of(mode))
-            results.append(score(pool, points, ids["train"], ids["query"], mode, info))
+            pools.append(Store.create(place, sketch, settings))
+        ids = fill(pools, job, points, loaders, steps_of(mode))
+        results = [score(pool, points, ids["train"], ids["query"], mode, info) for pool in pools]
     return results[0] if repeats == 1 else average(results)
 
 

@@ -65,8 +65,9 @@ def choose_m(
     pilot_error = error_at(pilot_m)
     m = min(_power_of_two(pilot_m * (pilot_error / target) ** 2), bound)
     # What fits into pilot_m numbers was kept there, without error: at another m, the error is measured again.
-    while m < bound and (error := pilot_error if m == pilot_m else error_at(m)) > target:
-        m = min(max(2 * m, _power_of_two(m * (error / target) ** 2)), bound)
+    # Doubled, not scaled: from a small m, 1 / sqrt(m) overshoots.
+    while m < bound and (pilot_error if m == pilot_m else error_at(m)) > target:
+        m *= 2
     return ChosenM(bound, m, pilot_error, pilot_m)
 
 

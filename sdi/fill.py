@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,32 +41,38 @@ class Job:
 
 
 def fill(
-    store: Store,
+    stores: Store | Sequence[Store],
     job: Job,
     checkpoints: Sequence[Checkpoint],
     loaders: Mapping[str, Iterable[Any]],
     steps: Mapping[str, bool],
 ) -> dict[str, tuple[str, ...]]:
-    """Make the features that the store lacks, and return the ids of each side in the order of its loader."""
+    """Make the features that the stores lack, and return the ids of each side in the order of its loader.
+
+    Several stores, of one model with several sketches, are filled checkpoint by checkpoint, each loaded once.
+    """
+    stores = [stores] if isinstance(stores, Store) else stores
     ids: dict[str, tuple[str, ...]] = {}
-    with store.writing(), job.backend.weights_kept(job.model):
-        make = {
-            side: job.backend.Featurizer(
-                job.model, job.loss, loop=job.loop, sketch=store.sketch, steps=steps[side], **job.options
-            )
-            for side in loaders
-        }
+    with ExitStack() as stack:
+        for store in stores:
+            stack.enter_context(store.writing())
+        stack.enter_context(job.backend.weights_kept(job.model))
+        work = [(store, side, _featurizer(job, store, steps[side])) for store in stores for side in loaders]
         for k, checkpoint in enumerate(checkpoints):
             weights = _Weights(job, checkpoint)
-            for side, loader in loaders.items():
+            for store, side, make in work:
                 place = (k + 1, len(checkpoints))
-                seen = _fill_side(store, job, checkpoint, side, loader, make[side], weights, place)
+                seen = _fill_side(store, job, checkpoint, side, loaders[side], make, weights, place)
                 if set(seen) != set(ids.setdefault(side, seen)):
                     odd = sorted(set(seen) ^ set(ids[side]))
                     raise ValueError(
                         f"{side} must give the same examples at every checkpoint; {odd[0]!r} is only at some of them"
                     )
     return ids
+
+
+def _featurizer(job: Job, store: Store, steps: bool) -> Any:
+    return job.backend.Featurizer(job.model, job.loss, loop=job.loop, sketch=store.sketch, steps=steps, **job.options)
 
 
 class _Weights:

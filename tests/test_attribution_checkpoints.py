@@ -326,6 +326,9 @@ def test_no_checkpoint_is_loaded_twice_and_none_without_need(world: World) -> No
     with counting(Checkpoint, "weights", lambda c: c.path.stem) as calls:
         world.attribute(backend="exact")
     assert calls == ["step-9", "step-10"]
+    with counting(Checkpoint, "weights", lambda c: c.path.stem) as calls:
+        world.attribute(repeats=3)
+    assert calls == ["step-9", "step-10"]
 
 
 def test_two_checkpoints_of_one_content_are_loaded_once(world: World) -> None:

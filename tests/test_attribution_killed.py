@@ -144,6 +144,17 @@ def test_killed_between_batches_it_goes_on_where_it_was(world: World, whole: Any
         assert resumes(world, whole, sabotage)
 
 
+def test_what_a_killed_run_left_half_written_is_cleared_away(world: World, whole: Any) -> None:
+    """Also where the next run would not write over it."""
+    world.attribute(store=world.store, shard=SHARD)
+    side = next(world.store.glob("step-9-*")) / "train"
+    (side / "shard-00009.safetensors").write_bytes(b"features without labels")
+    (side / "shard-00010.safetensors.part").write_bytes(b"half")
+    (world.store / "manifest.json.part").write_bytes(b"{")
+    assert_same_result(world.attribute(store=world.store, shard=SHARD), whole[0])
+    assert files(world.store) == whole[1]
+
+
 def test_the_killer_kills_and_a_run_that_is_left_alone_ends(world: World) -> None:
     assert run_and_die(world, die) == (True, 0)
     killed, made = run_and_die(world, lambda: None)

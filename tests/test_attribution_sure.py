@@ -149,6 +149,7 @@ def test_a_pilot_that_kept_every_parameter_does_not_promise_that_m_1_is_enough()
     assert chosen.pilot is not None
     assert 1 < chosen.pilot <= 256
     assert errors_at(chosen.pilot, range(5000, 5012)) <= 0.2
+    assert errors_at(chosen.pilot // 2, range(5000, 5012)) > 0.2  # and it is the smallest
 
 
 def test_the_bound_alone_needs_no_model() -> None:
