@@ -63,7 +63,7 @@ def norm(module: Any, a: Tensor, delta: Tensor, sinks: Mapping[str, Sink], slot:
             if isinstance(module, nn.LayerNorm)
             else F.rms_norm(a, shape, eps=module.eps)
         )
-        sinks["weight"].whole(slot, token_sum(delta * per_example(a_hat, n, len(shape))))
+        sinks["weight"].whole(slot, token_sum(per_example(a_hat, n, len(shape)).mul_(delta)))
     if "bias" in sinks:
         sinks["bias"].whole(slot, token_sum(delta))
 

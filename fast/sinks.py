@@ -59,7 +59,9 @@ class Accumulator:
     def open(self, n: int, tau: int) -> None:
         if self.values is None:
             shape = (n, tau, self.sketch.size) if self.steps else (n, self.sketch.size)
-            self.values = torch.zeros(shape, dtype=self.dtype, device=self.device)
+            # NumPy leaves zeroing to the system, page by page as they are written; torch would write everything twice.
+            dtype = np.float64 if self.dtype == torch.float64 else np.float32
+            self.values = torch.from_numpy(np.zeros(shape, dtype)).to(self.device)
 
     def at(self, slot: Slot, block: Block) -> Float[Tensor, "n width"]:
         assert self.values is not None, "a gradient arrived before the forward pass had ended"
@@ -128,11 +130,11 @@ class TensorSink(KeepSink):
         self.tables.add_rows(self.acc.at(slot, self.block), index, v, self.work)
 
     def whole(self, slot: Slot, G: Tensor) -> None:
-        self.tables.add_matrix(self.acc.at(slot, self.block), G.reshape(len(G), *self.tables.shape))
+        self.tables.add_matrix(self.acc.at(slot, self.block), G.reshape(len(G), *self.tables.shape), self.work)
 
     def finish(self) -> None:
         if self.sum is not None:
-            self.tables.add_matrix(self.acc.at(None, self.block), self.sum)
+            self.tables.add_matrix(self.acc.at(None, self.block), self.sum, self.work)
             self.sum = None
 
     def _sum_fits(self, n: int) -> bool:

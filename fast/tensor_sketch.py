@@ -22,6 +22,8 @@ from .workspace import Workspace
 # scattered, per spectrum element multiplied and summed, per multiply-add of a GEMM.
 FFT_NS, SCATTER_NS, PRODUCT_NS, MADD_NS = 0.08, 0.9, 0.5, 0.015
 
+GEMM_BYTES = 1 << 20  # gradients made and scattered at a time
+
 
 class TorchCountSketch:
     """The tables of a CountSketch on a device."""
@@ -42,21 +44,29 @@ class TorchTensorSketch:
         self.m, self.shape, self.dtype = sketch.m, sketch.shape, dtype
         self.rows = TorchCountSketch(sketch.rows, device, dtype)
         self.cols = TorchCountSketch(sketch.cols, device, dtype)
-        self._H: Tensor | None = None
+        self._signed: Tensor | None = None
+        self._routes: dict[int, str] = {}
 
     @property
-    def H(self) -> Tensor:
-        """The bucket of every entry, flattened; made when the gemm route first needs it."""
-        if self._H is None:
-            self._H = ((self.rows.h[:, None] + self.cols.h[None, :]) % self.m).flatten()
-        return self._H
+    def signed_buckets(self) -> Tensor:
+        """The bucket of every entry, flattened; m more where its sign is -1. Made when the gemm route first needs it.
+
+        Scattering into 2 m buckets and taking the second half from the first is cheaper than signing the entries.
+        """
+        if self._signed is None:
+            bucket = (self.rows.h[:, None] + self.cols.h[None, :]) % self.m
+            negative = self.rows.s[:, None] * self.cols.s[None, :] < 0
+            self._signed = (bucket + self.m * negative).flatten()
+        return self._signed
 
     def route(self, tokens: int) -> str:
         """The cheaper route for an example with this many tokens."""
-        d_out, d_in = self.shape
-        fft = tokens * (2 * FFT_NS * self.m * log2(max(self.m, 2)) + SCATTER_NS * (d_out + d_in) + PRODUCT_NS * self.m)
-        gemm = d_out * d_in * (MADD_NS * tokens + SCATTER_NS)
-        return "fft" if fft < gemm else "gemm"
+        if tokens not in self._routes:
+            d_out, d_in = self.shape
+            fft = 2 * FFT_NS * self.m * log2(max(self.m, 2)) + SCATTER_NS * (d_out + d_in) + PRODUCT_NS * self.m
+            gemm = d_out * d_in * (MADD_NS * tokens + SCATTER_NS)
+            self._routes[tokens] = "fft" if tokens * fft < gemm else "gemm"
+        return self._routes[tokens]
 
     def add_outer(
         self, acc: Float[Tensor, "n m"], u: Float[Tensor, "n T d_out"], v: Float[Tensor, "n T d_in"], work: Workspace
@@ -68,16 +78,12 @@ class TorchTensorSketch:
             self.add_by_fft(acc, u, v, work)
 
     def add_by_gemm(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
-        n, tokens, _ = u.shape
         d_out, d_in = self.shape
-        itemsize = acc.element_size()
-        chunk = max(1, work.max_bytes // (itemsize * d_out * d_in))
-        for i in range(0, n, chunk):
-            k = min(chunk, n - i)
-            us = torch.mul(u[i : i + k], self.rows.s, out=work.take("us", (k, tokens, d_out), self.dtype))
-            vs = torch.mul(v[i : i + k], self.cols.s, out=work.take("vs", (k, tokens, d_in), self.dtype))
-            G = torch.bmm(us.transpose(1, 2), vs, out=work.take("G", (k, d_out, d_in), self.dtype))
-            acc[i : i + k].index_add_(1, self.H, G.view(k, -1))
+        chunk = max(1, min(work.max_bytes, GEMM_BYTES) // (acc.element_size() * d_out * d_in))
+        for i in range(0, len(u), chunk):
+            us, vs = u[i : i + chunk].to(self.dtype), v[i : i + chunk].to(self.dtype)
+            G = torch.bmm(us.transpose(1, 2), vs, out=work.take("G", (len(us), d_out, d_in), self.dtype))
+            self.add_matrix(acc[i : i + chunk], G, work)
 
     def add_by_fft(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
         n, tokens, _ = u.shape
@@ -100,10 +106,12 @@ class TorchTensorSketch:
         torch.fft.rfft(sketched, out=spectrum)
         return spectrum.view(k, tokens, -1)
 
-    def add_matrix(self, acc: Float[Tensor, "n m"], G: Float[Tensor, "n d_out d_in"]) -> None:
+    def add_matrix(self, acc: Float[Tensor, "n m"], G: Float[Tensor, "n d_out d_in"], work: Workspace) -> None:
         """acc += sketch of a gradient that exists already."""
-        signed = G.to(self.dtype) * self.rows.s[:, None] * self.cols.s
-        acc.index_add_(1, self.H, signed.view(len(G), -1))
+        both = work.take("signed", (len(G), 2 * self.m), self.dtype).zero_()
+        both.index_add_(1, self.signed_buckets, G.to(self.dtype).view(len(G), -1))
+        acc += both[:, : self.m]
+        acc -= both[:, self.m :]
 
     def add_rows(self, acc: Float[Tensor, "n m"], index: Tensor, v: Float[Tensor, "n T d_in"], work: Workspace) -> None:
         """acc += sketch of the sum over tokens of outer(one_hot(index), v): an embedding's gradient.

@@ -193,4 +193,6 @@ class Tracer:
             raise NeedsEnclosing(unit, f"its call does not carry one row for each of the {self.n} examples") from None
         finally:
             self._busy = False
-        self.delivered.update(unit.parameters if used is None else [unit.locals[local] for local in used])
+        for local, name in unit.locals.items():
+            if used is None or local in used:
+                self.delivered[name] += 1

@@ -15,10 +15,16 @@ class Workspace:
         self.device = device
         self.max_bytes = max_bytes  # what one kernel's buffers may come to; chunk sizes follow from it
         self._pools: dict[tuple[str, torch.dtype], Tensor] = {}
+        self._views: dict[tuple[str, tuple[int, ...], torch.dtype], Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        view = self._views.get((name, shape, dtype))
+        if view is not None:
+            return view
         pool = self._pools.get((name, dtype))
         if pool is None or pool.numel() < prod(shape):
             pool = torch.empty(prod(shape), dtype=dtype, device=self.device)
             self._pools[name, dtype] = pool
-        return pool[: prod(shape)].view(shape)
+            self._views = {key: v for key, v in self._views.items() if key[0] != name or key[2] != dtype}
+        view = self._views[name, shape, dtype] = pool[: prod(shape)].view(shape)
+        return view
