@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/sdi demo
 
 test: lint types
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -52,8 +52,12 @@ class Verdict:
 
     @property
     def row(self) -> list[str]:
-        measured = "-" if self.value is None else f"{self.value:.3f}"
-        return [self.says, measured, f"{self.sense} {self.bound:.2f}", self.word]
+        measured = "-" if self.value is None else _figure(self.value, 3)
+        return [self.says, measured, f"{self.sense} {_figure(self.bound, 2)}", self.word]
+
+
+def _figure(x: float, digits: int) -> str:
+    return f"{x:.{digits}f}" if x >= 0.01 else f"{x:.1e}"
 
 
 BARS_OF_SPEED = (
@@ -67,6 +71,11 @@ BARS_OF_SPEED = (
 BARS_OF_MEMORY = (
     Bar("peak over the model at tau=16, recompute / authors' release", "recompute 16", "authors 16", "<=", 0.20),
     Bar("peak over the model, recompute, tau=32 / tau=8", "recompute 32", "recompute 8", "<=", 1.5),
+)
+BARS_OF_CONSERVATION = (Bar("sketched conservation, relative error of the body", "body", "one", "<=", 1e-6),)
+BARS_OF_STREAM = (
+    Bar("speed of the top-k pass / bare blocked product over the same file", "product", "top-k", ">=", 0.5),
+    Bar("memory of the top-k pass beside the file, in GB / 1 GB", "memory", "one GB", "<=", 1.0),
 )
 
 

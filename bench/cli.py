@@ -90,6 +90,30 @@ def fidelity(
 
 
 @app.command()
+def conservation(quick: Quick = False, json: Json = None) -> None:
+    """Sketched steps of the 135.1M model, summed, against the sketch of autograd's gradient."""
+    from .cases import gpt
+    from .conservation import measure_conservation
+
+    _run(lambda tell: measure_conservation(gpt(quick=quick), tell), json, quick)
+
+
+@app.command()
+def stream(
+    folder: Annotated[Path, typer.Option(help="Where to make the store: 6.6 GB, kept for the next time.")] = Path(
+        ".bench"
+    ),
+    quick: Quick = False,
+    rounds: Annotated[int, typer.Option(min=1, help="The minimum over these is taken.")] = 3,
+    json: Json = None,
+) -> None:
+    """Streaming top-k over a store on disk, against the bare product over the same mapped file."""
+    from .stream import FULL, TINY, measure_stream
+
+    _run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell), json, quick)
+
+
+@app.command()
 def authors(json: Json = None) -> None:
     """Install the authors' release where needed, and check that as driven here it computes what it should."""
     from .authors_check import check_authors

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from sdi.batches import take_examples
 from sdi.errors import AuditError
 from sdi.features import Features
 
-from .batches import count_examples, take_examples
+from .batches import count_examples
 from .checkpointing import graph_keeping_checkpoints
 from .sinks import Accumulator, make_sinks
 from .unharmed import unharmed

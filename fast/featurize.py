@@ -12,12 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from sdi.batches import take_examples
 from sdi.features import Features
 from sdi.loop import Loop
 from sdi.sketch_map import SketchMap
 
 from .audit import audit_features
-from .batches import batch_tau, count_examples, take_examples
+from .batches import batch_tau, count_examples
 from .body import find_body
 from .coverage import Coverage, read_coverage
 from .engine import Loss, run_pass

@@ -42,6 +42,7 @@ class TorchTensorSketch:
 
     def __init__(self, sketch: TensorSketch, device: torch.device, dtype: torch.dtype) -> None:
         self.m, self.shape, self.dtype = sketch.m, sketch.shape, dtype
+        self.complex = torch.complex128 if dtype == torch.float64 else torch.complex64
         self.rows = TorchCountSketch(sketch.rows, device, dtype)
         self.cols = TorchCountSketch(sketch.cols, device, dtype)
         self._signed: Tensor | None = None
@@ -87,24 +88,30 @@ class TorchTensorSketch:
 
     def add_by_fft(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
         n, tokens, _ = u.shape
+        us = torch.mul(u, self.rows.s, out=work.take("us", tuple(u.shape), self.dtype))
+        vs = torch.mul(v, self.cols.s, out=work.take("vs", tuple(v.shape), self.dtype))
+        total = work.take("total", (n, self.m // 2 + 1), self.complex)
         row_bytes = 4 * acc.element_size() * self.m  # two sketches, two spectra
         rows = max(1, work.max_bytes // row_bytes)
         examples, length = max(1, rows // tokens), min(rows, tokens)
         for i in range(0, n, examples):
             for j in range(0, tokens, length):
-                part = slice(i, i + examples), slice(j, j + length)
-                spectrum = self._spectrum("u", u[part], self.rows, work)
-                spectrum.mul_(self._spectrum("v", v[part], self.cols, work))
-                acc[part[0]] += torch.fft.irfft(spectrum.sum(dim=1), n=self.m)
+                k, part = min(examples, n - i), (slice(i, i + examples), slice(j, j + length))
+                spectra = self._spectra(us[part], vs[part], work)
+                product = spectra[0].mul_(spectra[1]).view(k, -1, self.m // 2 + 1)
+                if j == 0:
+                    torch.sum(product, dim=1, out=total[i : i + k])
+                else:
+                    total[i : i + k] += product.sum(dim=1)
+        acc += torch.fft.irfft(total, n=self.m)
 
-    def _spectrum(self, name: str, x: Float[Tensor, "k T d"], side: TorchCountSketch, work: Workspace) -> Tensor:
-        k, tokens, d = x.shape
-        signed = torch.mul(x, side.s, out=work.take(name + "s", (k, tokens, d), self.dtype)).view(-1, d)
-        sketched = work.take(name + "c", (k * tokens, self.m), self.dtype).zero_().index_add_(1, side.h, signed)
-        complex_type = torch.complex128 if self.dtype == torch.float64 else torch.complex64
-        spectrum = work.take(name + "f", (k * tokens, self.m // 2 + 1), complex_type)
-        torch.fft.rfft(sketched, out=spectrum)
-        return spectrum.view(k, tokens, -1)
+    def _spectra(self, us: Float[Tensor, "k T d_out"], vs: Float[Tensor, "k T d_in"], work: Workspace) -> Tensor:
+        """The spectra of both sides' CountSketches, (2, k * T, m // 2 + 1), in one FFT."""
+        rows = us.shape[0] * us.shape[1]
+        sketched = work.take("sketched", (2, rows, self.m), self.dtype).zero_()
+        sketched[0].index_add_(1, self.rows.h, us.reshape(rows, -1))
+        sketched[1].index_add_(1, self.cols.h, vs.reshape(rows, -1))
+        return torch.fft.rfft(sketched, out=work.take("spectra", (2, rows, self.m // 2 + 1), self.complex))
 
     def add_matrix(self, acc: Float[Tensor, "n m"], G: Float[Tensor, "n d_out d_in"], work: Workspace) -> None:
         """acc += sketch of a gradient that exists already."""

@@ -69,12 +69,19 @@ def count_examples(batch: Any) -> int:
     raise ValueError(f"a batch must hold an array whose first axis counts examples, got {type(batch).__name__}")
 
 
-def take_examples(batch: Any, rows: Sequence[int], n: int) -> Any:
+def take_examples(batch: Any, rows: slice | Sequence[int], n: int) -> Any:
     """Some examples of a batch: whatever has n rows is cut; what all examples share stays."""
+    if not any(is_array(x) and len(x) == n for _, x in leaves(batch)):
+        raise TypeError(
+            f"cannot take single examples out of a batch of type {type(batch).__name__}: no array in it has {n} rows; "
+            "give a mapping, list or tuple of arrays, or pass audit='off' and no byte budget"
+        )
 
     def take(x: Any) -> Any:
         if not has_rows(x, n):
             return x
+        if isinstance(rows, slice):
+            return x[rows]
         return [x[k] for k in rows] if isinstance(x, list) else x[np.asarray(rows, dtype=np.int64)]
 
     return map_leaves(batch, take)

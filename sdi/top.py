@@ -68,7 +68,7 @@ def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: 
             scores = sdi[:, first - 1 : last].sum(axis=-1)
             # Steps share one sketch, so their errors may all point one way.
             errors = result.stderr.values[:, j, first - 1 : last].sum(axis=-1)
-            words = f"steps {first} to {last} of {tau}"
+            words = step_words(first, last, tau)
         shares = late_mass(np.abs(sdi), result.halves[j] if result.mode == "query" else result.halves)
     elif steps is None and by != "late":
         shares = np.full(len(scores), np.nan)
@@ -109,6 +109,10 @@ def top_rows(
             tied = bool(noise > 0 and abs(keys[i] - keys[n]) <= noise)
         rows.append(TopRow(place + 1, ids[i], float(scores[i]), float(errors[i]), float(late[i]), tied))
     return tuple(rows)
+
+
+def step_words(first: int, last: int, tau: int) -> str:
+    return f"step {first} of {tau}" if first == last else f"steps {first} to {last} of {tau}"
 
 
 def step_range(steps: slice | int | None, tau: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ scores are reduced to one number per target and merged into the k best so far. A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,11 +17,29 @@ from sdi.features import Features
 from sdi.scoring import summed, weigh
 from sdi.store import Row, Store, decoded, find_row
 from sdi.summaries import late_mass
-from sdi.top import LATE, Top, check_order, order_keys, step_range, top_rows
+from sdi.top import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
 from sdi.uncertainty import standard_error
 
 Array = np.ndarray
 BLOCK_BYTES = 64 << 20
+
+
+class Target(NamedTuple):
+    """What the training examples are ranked for: the steps first to last of a query; all and outside if `whole`."""
+
+    query: int
+    first: int
+    last: int
+    whole: bool
+
+    def of(self, features: Features) -> Float[Array, "D"]:
+        """By linearity, steps may be summed before the product."""
+        return (
+            features.g[self.query] if self.whole else features.phi[self.query, self.first - 1 : self.last].sum(axis=0)
+        )
+
+    def words(self, tau: int) -> str:
+        return "all steps" if self.whole else step_words(self.first, self.last, tau)
 
 
 def stream_top(
@@ -31,8 +50,12 @@ def stream_top(
     steps: slice | int | None = None,
     by: str = "signed",
     late: float = LATE,
+    each_step: bool = False,
 ) -> list[Top]:
-    """The k best training examples for each query at these steps; what `Result.top` gives, for stores of any size."""
+    """The k best training examples for each query at these steps; what `Result.top` gives, for stores of any size.
+
+    With `each_step`, a ranking for every one of the steps, query by query.
+    """
     check_order(k, by)
     features = [store.read(c.key, "query", queries) for c in checkpoints]
     if not all(f.has_steps for f in features):
@@ -40,41 +63,56 @@ def stream_top(
     tau = max(f.phi.shape[1] for f in features)
     features = [_padded(f, tau) for f in features]
     first, last = step_range(steps, tau)
+    targets = [
+        Target(j, t, t if each_step else last, steps is None and not each_step)
+        for j in range(len(queries))
+        for t in (range(first, last + 1) if each_step else [first])
+    ]
     eta = [np.array([c.eta_of(b.name) for b in store.blocks]) for c in checkpoints]
     weighted = [weigh(f, e) for f, e in zip(features, eta, strict=True)]
     half = np.max([f.tau for f in features], axis=0) // 2 + 1
-    if by == "late":  # every step is needed
-        columns = [f.phi.reshape(-1, f.phi.shape[2]) for f in weighted]
-    elif steps is None:
-        columns = [f.g for f in weighted]
-    else:  # by linearity, steps may be summed before the product
-        columns = [f.phi[:, first - 1 : last].sum(axis=1) for f in weighted]
+    columns = [np.stack([target.of(f) for target in targets]) for f in weighted]
+    if by == "late":  # shares need every step, beside the scores
+        columns = [np.concatenate([c, f.phi.reshape(-1, c.shape[1])]) for c, f in zip(columns, weighted, strict=True)]
 
-    def keys_of(scores: Float[Array, "b C"]) -> Float[Array, "b q"]:
+    def keys_of(scores: Float[Array, "b C"]) -> Float[Array, "b T"]:
         if by != "late":
             return order_keys(scores, None, by, late)
-        by_step = scores.reshape(len(scores), len(queries), tau)
-        return order_keys(by_step[:, :, first - 1 : last].sum(axis=2), late_mass(np.abs(by_step), half), by, late)
+        by_step = scores[:, len(targets) :].reshape(len(scores), len(queries), tau)
+        shares = late_mass(np.abs(by_step), half)[:, [target.query for target in targets]]
+        return order_keys(scores[:, : len(targets)], shares, by, late)
 
     best = stream_best(store, checkpoints, columns, keys_of, k)
-    words = "all steps" if steps is None else f"steps {first} to {last} of {tau}"
-    tops = []
-    for j, query in enumerate(queries):
-        ids = best[j]
-        scores, errors = np.zeros(len(ids)), np.zeros(len(ids))
-        by_step = np.zeros((len(ids), tau))
-        for c, f, w, e in zip(checkpoints, features, weighted, eta, strict=True):
-            if not ids:
-                break
-            train, mine, weighed = summed(store.read(c.key, "train", ids)), _one(f, j), _one(w, j)
-            scores += train.values @ (weighed.g if steps is None else weighed.phi[:, first - 1 : last].sum(axis=1))[0]
-            by_step += train.values @ weighed.phi[0].T
-            error = standard_error(store.sketch, train, summed(mine) if steps is None else mine, e)[:, 0]
-            errors += error if steps is None else error[:, first - 1 : last].sum(axis=1)
-        shares = late_mass(np.abs(by_step), half[j]) if ids else np.zeros(0)
-        keys = order_keys(scores, shares, "absolute" if by == "late" else by, late)
-        tops.append(Top(query, words, by, top_rows(ids, range(len(ids)), scores, keys, errors, shares)))
-    return tops
+    return [
+        _detailed(store, checkpoints, features, weighted, eta, target, ids, half, by)
+        for target, ids in zip(targets, best, strict=True)
+    ]
+
+
+def _detailed(
+    store: Store,
+    checkpoints: Sequence[Checkpoint],
+    features: Sequence[Features],
+    weighted: Sequence[Features],
+    eta: Sequence[Array],
+    target: Target,
+    ids: list[str],
+    half: Int[Array, "q"],
+    by: str,
+) -> Top:
+    """Scores, error bars and late shares of the chosen few."""
+    j, tau = target.query, features[0].phi.shape[1]
+    scores, errors, by_step = np.zeros(len(ids)), np.zeros(len(ids)), np.zeros((len(ids), tau))
+    for c, f, w, e in zip(checkpoints, features, weighted, eta, strict=True) if ids else ():
+        train, mine = summed(store.read(c.key, "train", ids)), _one(f, j)
+        scores += train.values @ target.of(w)
+        by_step += train.values @ w.phi[j].T
+        error = standard_error(store.sketch, train, summed(mine) if target.whole else mine, e)[:, 0]
+        errors += error if target.whole else error[:, target.first - 1 : target.last].sum(axis=1)
+    shares = late_mass(np.abs(by_step), half[j]) if ids else np.zeros(0)
+    keys = np.abs(scores) if by != "signed" else scores
+    rows = top_rows(ids, range(len(ids)), scores, keys, errors, shares)
+    return Top(features[0].ids[j], target.words(tau), by, rows)
 
 
 def _one(f: Features, j: int) -> Features:

@@ -46,8 +46,8 @@ def test_absolute_is_by_size_and_keeps_the_sign() -> None:
     ("steps", "rows", "words"),
     [
         (slice(2, 3), slice(1, 3), "steps 2 to 3 of 4"),
-        (3, slice(2, 3), "steps 3 to 3 of 4"),
-        (np.int64(3), slice(2, 3), "steps 3 to 3 of 4"),
+        (3, slice(2, 3), "step 3 of 4"),
+        (np.int64(3), slice(2, 3), "step 3 of 4"),
         (slice(None, 2), slice(0, 2), "steps 1 to 2 of 4"),
         (slice(3, None), slice(2, 4), "steps 3 to 4 of 4"),
     ],
@@ -182,6 +182,11 @@ def test_the_stream_is_the_dense_ranking(world: World, monkeypatch: Any, dtype: 
         tops = stream_top(store, points, queries, **asked)
         for q, top in zip(queries, tops, strict=True):
             assert_same_top(top, result.top(query=q, **asked), 1e-12 if dtype == "float64" else 1e-5)
+    each = stream_top(store, points, queries, k=3, steps=slice(2, 3), by="absolute", each_step=True)
+    places = [(q, t) for q in queries for t in (2, 3)]
+    for (q, t), top in zip(places, each, strict=True):
+        dense = result.top(3, query=q, steps=t, by="absolute")
+        assert_same_top(top, dense, 1e-12 if dtype == "float64" else 1e-5)
 
 
 def test_the_stream_counts_what_enters_outside_the_loop(world: World) -> None:

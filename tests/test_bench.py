@@ -164,6 +164,22 @@ def test_fidelity_errors_fall_with_m_and_conservation_holds(tmp_path: Path) -> N
     assert figures["conservation"][0] < 1e-5
 
 
+def test_conservation_holds_at_a_tiny_size(tmp_path: Path) -> None:
+    run("conservation", "--quick", "--json", tmp_path / "c.json")
+    found = Record.load(tmp_path / "c.json")
+    assert [bar.met for bar in found.bars] == [True]
+    assert 0 < found.figures["body"][0] < 1e-6
+
+
+def test_the_stream_is_timed_against_the_bare_product(tmp_path: Path) -> None:
+    for _ in range(2):  # the second time finds the store made
+        run("stream", "--quick", "--folder", tmp_path, "--rounds", 1, "--json", tmp_path / "s.json")
+    found = Record.load(tmp_path / "s.json")
+    assert {"product", "top-k", "memory in GB", "sha256"} <= set(found.figures)
+    assert len(found.bars) == 2
+    assert sorted(p.name for p in tmp_path.glob("stream-*")) == ["stream-300x32"]
+
+
 def test_records_come_back_from_json_as_they_were(tmp_path: Path) -> None:
     verdict = Bar("a / b", "a", "b", "<=", 1.0).judge({"a": 1.0, "b": 4.0})
     record = Record("speed", {"rounds": 3}, {"a": [1.0]}, [Table("A", ["x|y"], [["1|2"]])], [verdict])
