@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 MODES = ("auto", "hooks", "recompute")
-CACHE_BYTES = 4 << 20  # kernels are fastest when their buffers stay close: 4 MiB beats 2 and 8 (sdi-bench kernels)
+CACHE_BYTES = 4 << 20  # small enough for a kernel's buffers to stay in cache, large enough for few calls
 
 
 class OverBudget(Exception):

@@ -11,6 +11,7 @@ explicit signed sum; the FFT form is what the backends may use instead. `dense` 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -24,25 +25,25 @@ from sdi.hashing import check_family, draw_buckets, draw_signs
 Array = np.ndarray
 
 
-class _Linear:
+class _Linear(ABC):
     """What every sketch can do, from its shape, its size and `apply`."""
 
     kind: ClassVar[str]
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]: ...
 
     @property
-    def size(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def size(self) -> int: ...
 
+    @abstractmethod
     def tables(self) -> dict[str, Array]:
         """The randomness, by name: what `identity` hashes and JSON holds."""
-        raise NotImplementedError
 
-    def apply(self, x: Shaped[Array, "..."]) -> Shaped[Array, "... m"]:
-        raise NotImplementedError
+    @abstractmethod
+    def apply(self, x: Shaped[Array, "..."]) -> Shaped[Array, "... m"]: ...
 
     @property
     def identity(self) -> str:
