@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from sdi.loop import Loop
+from sdi.sketch_map import SketchMap
 
 from .body import Body, find_body
 from .engine import Loss, run_pass
@@ -16,6 +17,7 @@ from .memory import Memory
 from .plan import Plan, first_plan
 from .sinks import Slot
 from .tracer import Tracer
+from .twins import sketch_route
 
 
 class Covered(NamedTuple):
@@ -24,6 +26,7 @@ class Covered(NamedTuple):
     parameter: str
     shape: tuple[int, ...]
     route: str
+    sketch: str  # its kind; for classes without a twin of the library's own, also the way it takes
     modules: tuple[str, ...]
     calls: int
     outside: int
@@ -43,8 +46,8 @@ class Coverage:
         return len(self.rows)
 
     def __str__(self) -> str:
-        head = ("parameter", "shape", "route", "calls", "outside")
-        lines = [(r.parameter, str(r.shape), r.route, str(r.calls), str(r.outside)) for r in self.rows]
+        head = ("parameter", "shape", "route", "sketch", "calls", "outside")
+        lines = [(r.parameter, str(r.shape), r.route, r.sketch, str(r.calls), str(r.outside)) for r in self.rows]
         widths = [max(len(line[k]) for line in [head, *lines]) for k in range(len(head))]
         table = [
             "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in [head, *lines]
@@ -52,13 +55,14 @@ class Coverage:
         return "\n".join([*table, f"{len(self.rows)} parameters, {self.steps} steps"])
 
 
-def read_coverage(body: Body, plan: Plan, tracer: Tracer) -> Coverage:
+def read_coverage(body: Body, plan: Plan, tracer: Tracer, sketch: SketchMap) -> Coverage:
     rows = []
     for name, shape in body.shapes.items():
         units = plan.serving(name)
         route = " + ".join(dict.fromkeys(u.route for u in units))
         modules = tuple(u.name for u in units)
-        rows.append(Covered(name, shape, route, modules, tracer.calls[name], tracer.outside_calls[name]))
+        kind = sketch_route(sketch.sketches[name])
+        rows.append(Covered(name, shape, route, kind, modules, tracer.calls[name], tracer.outside_calls[name]))
     return Coverage(tuple(rows), tracer.steps_seen)
 
 
@@ -71,10 +75,12 @@ class _Discard:
     def whole(self, slot: Slot, G: Tensor) -> None: ...
 
 
-def coverage(model: nn.Module, loss: Loss, batch: Any, *, loop: Loop) -> Coverage:
+def coverage(model: nn.Module, loss: Loss, batch: Any, *, loop: Loop, sketch: SketchMap | None = None) -> Coverage:
     """Run one batch and say how each body parameter is covered; an error names the first that is not."""
     body = find_body(model, loop)
+    sketch = SketchMap.keep(body.shapes) if sketch is None else sketch
+    sketch.check_shapes(body.shapes)
     sinks = dict.fromkeys(body.parameters, _Discard())
     plan = first_plan(model, body)
     tracer, plan = run_pass(model, loss, batch, loop, body, plan, lambda: sinks, Memory("hooks", None))
-    return read_coverage(body, plan, tracer)
+    return read_coverage(body, plan, tracer, sketch)

@@ -103,7 +103,7 @@ class Featurizer:
         tracer, self.plan = run_pass(
             self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part
         )
-        self.coverage = read_coverage(self.body, self.plan, tracer)
+        self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.dtypes |= tracer.dtypes
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()

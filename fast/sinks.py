@@ -6,6 +6,7 @@ it to a slot. A slot is a loop step (0-based), or None for what enters outside t
 
 from __future__ import annotations
 
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -14,9 +15,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sdi.sketch_map import Block, SketchMap, matrix_shape
-from sdi.sketches import CountSketch, TensorSketch
+from sdi.sketches import CountSketch, Keep, TensorSketch
 
 from .tensor_sketch import TorchCountSketch, TorchTensorSketch
+from .twins import TorchSketch
 from .workspace import Workspace
 
 Slot = int | None
@@ -110,9 +112,14 @@ class CountSink(KeepSink):
 
 
 class TensorSink(KeepSink):
-    """A matrix's gradient into a TensorSketch. Where steps are summed, small matrices are summed before sketching."""
+    """A matrix's gradient into a TensorSketch, or anything into another sketch.
 
-    def __init__(self, acc: Accumulator, block: Block, tables: TorchTensorSketch, work: Workspace) -> None:
+    Where steps are summed, small matrices are summed before sketching.
+    """
+
+    def __init__(
+        self, acc: Accumulator, block: Block, tables: TorchTensorSketch | TorchSketch, work: Workspace
+    ) -> None:
         super().__init__(acc, block)
         self.tables, self.work = tables, work
         self.sum: Tensor | None = None
@@ -138,26 +145,30 @@ class TensorSink(KeepSink):
             self.sum = None
 
     def _sum_fits(self, n: int) -> bool:
-        d_out, d_in = self.tables.shape
-        return n * d_out * d_in * self.acc.dtype.itemsize <= self.work.max_bytes * 4
+        return n * prod(self.tables.shape) * self.acc.dtype.itemsize <= self.work.max_bytes * 4
 
 
-Tables = dict[str, TorchCountSketch | TorchTensorSketch]
+Tables = dict[str, TorchCountSketch | TorchTensorSketch | TorchSketch]
 
 
 def make_sinks(acc: Accumulator, work: Workspace, tables: Tables) -> dict[str, KeepSink]:
-    """A sink for every parameter of the sketch. `tables` are kept by the caller, to be made only once."""
+    """A sink for every parameter of the sketch. `tables` are kept by the caller, to be made only once.
+
+    Exact classes: a subclass may apply itself otherwise.
+    """
     sinks: dict[str, KeepSink] = {}
     for block in acc.sketch.blocks:
         sketch = acc.sketch.sketches[block.name]
-        if block.name not in tables and isinstance(sketch, CountSketch):
+        if block.name not in tables and type(sketch) is CountSketch:
             tables[block.name] = TorchCountSketch(sketch, acc.device, acc.dtype)
-        if block.name not in tables and isinstance(sketch, TensorSketch):
+        if block.name not in tables and type(sketch) is TensorSketch:
             tables[block.name] = TorchTensorSketch(sketch, acc.device, acc.dtype)
+        if block.name not in tables and type(sketch) is not Keep:
+            tables[block.name] = TorchSketch(sketch, acc.device, acc.dtype)
         match tables.get(block.name):
             case TorchCountSketch() as count:
                 sinks[block.name] = CountSink(acc, block, count)
-            case TorchTensorSketch() as tensor:
+            case (TorchTensorSketch() | TorchSketch()) as tensor:
                 sinks[block.name] = TensorSink(acc, block, tensor, work)
             case None:
                 sinks[block.name] = KeepSink(acc, block)

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from sdi import bounds
+from sdi.sketch import Sketch
 from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, Sketch, TensorSketch
+from sdi.sketches import CountSketch, TensorSketch
 
 from .moments import every_count_sketch
 from .statement import Verdict, statement

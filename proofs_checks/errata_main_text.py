@@ -58,7 +58,7 @@ def _a_count_sketch() -> Decision:
 )
 def _sketched_conservation() -> Decision:
     phi, phi_other = np.random.default_rng(0).integers(-5, 6, (2, 4, 6, 7))  # examples, steps, rows, columns
-    sketch = TensorSketch.draw((6, 7), 16, "conservation")
+    sketch = TensorSketch.draw((6, 7), 16, name="conservation")
     left = sketch.apply(phi.sum(0))
     own, other = sketch.apply(phi).sum(0), sketch.apply(phi_other).sum(0)
     text = f"sum over steps at z differs in {(left != own).sum()} of 16 buckets, at z' in {(left != other).sum()}"

@@ -70,7 +70,7 @@ def _another_seed(job: Job) -> tuple[Array, Array | None]:
     if job.sketch is None:
         return by_fast(job)
     name, old = next((n, s) for n, s in job.sketch.sketches.items() if isinstance(s, TensorSketch))
-    other = {**job.sketch.sketches, name: TensorSketch.draw(old.shape, old.m, 1, name)}
+    other = {**job.sketch.sketches, name: TensorSketch.draw(old.shape, old.m, seed=1, name=name)}
     return by_fast(replace(job, sketch=SketchMap(other, job.sketch.shapes)))
 
 

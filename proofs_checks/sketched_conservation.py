@@ -18,8 +18,9 @@ from math import prod
 import numpy as np
 
 from sdi.backends import room
+from sdi.sketch import Sketch
 from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, Sketch, TensorSketch
+from sdi.sketches import CountSketch, TensorSketch
 
 from .looped_models import Array, Case, cases, step_gradients
 from .statement import Verdict, statement
@@ -37,8 +38,8 @@ def _steps(phi: Phi) -> Iterator[Phi]:
 def _redrawn(sketch: SketchMap, step: int) -> SketchMap:
     def draw(name: str, s: Sketch) -> Sketch:
         if isinstance(s, CountSketch):
-            return CountSketch.draw(*s.shape, s.m, "redrawn", step, name)
-        return TensorSketch.draw(s.shape, s.m, "redrawn", step, name) if isinstance(s, TensorSketch) else s
+            return CountSketch.draw(s.shape, s.m, seed=step, name=f"redrawn {name}")
+        return TensorSketch.draw(s.shape, s.m, seed=step, name=f"redrawn {name}") if isinstance(s, TensorSketch) else s
 
     return SketchMap({name: draw(name, s) for name, s in sketch.sketches.items()}, sketch.shapes)
 

@@ -167,7 +167,7 @@ def _work_cases(claim: WorkClaim, thorough: bool) -> Iterator[tuple[Any, str]]:
     ]:
         u, v = rng.standard_normal(d_out), rng.standard_normal(d_in)
         cu, cv = (np.array([Counted(x) for x in side], dtype=object) for side in (u, v))
-        sketch = TensorSketch.draw((d_out, d_in), m, "work")
+        sketch = TensorSketch.draw((d_out, d_in), m, name="work")
         where = f"{d_out} x {d_in}, m={m}"
         values, work = counted(by_fft, sketch, cu, cv)
         direct, direct_work = counted(by_definition, sketch, cu, cv)

@@ -54,7 +54,7 @@ def _sketches(thorough: bool) -> Iterator[TensorSketch]:
     small = (product(every_count_sketch(2, m), repeat=2) for m in range(1, 4 if thorough else 3))
     yield from (TensorSketch(rows, cols) for rows, cols in chain.from_iterable(small))
     for (d, d2), m, family in product([(1, 6), (5, 3), (7, 11)], [2, 8, 32], ["table", "polynomial"]):
-        yield TensorSketch.draw((d, d2), m, "linear", family=family)
+        yield TensorSketch.draw((d, d2), m, name="linear", family=family)
 
 
 def _cases(apply: Apply, thorough: bool) -> Iterator[tuple[Any, str]]:

@@ -14,8 +14,11 @@ from sdi.features import Features
 from sdi.loop import Loop
 from sdi.looped_config import LoopedConfig
 from sdi.result import Result, load
+from sdi.sketch import LinearSketch, Sketch
 from sdi.sketch_map import Block, SketchMap
+from sdi.sketch_path import load_sketch
 from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.spread import spread
 from sdi.store import Store
 from sdi.topk import stream_top
 
@@ -29,10 +32,12 @@ __all__ = [
     "CoverageError",
     "Features",
     "Keep",
+    "LinearSketch",
     "Loop",
     "LoopedConfig",
     "NonFiniteError",
     "Result",
+    "Sketch",
     "SketchMap",
     "SketchMismatch",
     "Store",
@@ -43,10 +48,12 @@ __all__ = [
     "choose_m",
     "coverage",
     "load",
+    "load_sketch",
+    "spread",
     "stream_top",
 ]
 
 
-def coverage(model: Any, loss: Any, batch: Any, *, loop: Loop) -> Any:
-    """Every body parameter with its shape, the route that serves it and the calls seen, as a table."""
-    return backend("fast").coverage(model, loss, batch, loop=loop)  # type: ignore[attr-defined]
+def coverage(model: Any, loss: Any, batch: Any, *, loop: Loop, sketch: SketchMap | None = None) -> Any:
+    """Every body parameter with its shape, the route and the sketch that serve it and the calls seen, as a table."""
+    return backend("fast").coverage(model, loss, batch, loop=loop, sketch=sketch)  # type: ignore[attr-defined]

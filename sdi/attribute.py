@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from sdi.loop import Loop
 from sdi.result import MODES, Result
 from sdi.scoring import score
 from sdi.sketch_map import SketchMap
+from sdi.sketch_path import SketchSpec, sketch_text
 from sdi.store import DTYPES, Store
 from sdi.uncertainty import Z95
 
@@ -35,9 +36,10 @@ def attribute(
     checkpoints: Sequence[str | Path] | str | Path,
     train: Iterable[Any],
     query: Iterable[Any],
-    m: int | None = 2048,
+    m: int | Mapping[str, int] | None = 2048,
     seed: int = 0,
     family: str = "table",
+    sketch: SketchSpec = "tensor",
     eta: Sequence[float] | None = None,
     mode: str = "query",
     backend: str = "fast",
@@ -55,12 +57,15 @@ def attribute(
     train, query: iterables of batches, iterated once per checkpoint. An example's id is its batch's "id", or a digest.
     mode: "query" (steps of the query), "train" (steps of the training example), "matrix" (both), "tracin" (none).
     backend: "fast"; "exact", without sketches or error; "reference", dense NumPy for `sdi.reference` models.
-    m: sketch width; None keeps every gradient whole. repeats: average over so many sketches and measure the error.
+    sketch: what gradients are sketched with: a shipped name, an import path, a class, or a mapping (`SketchMap.draw`).
+    m: sketch width, or one for each parameter (`sdi.spread`); None keeps every gradient whole.
+    repeats: average over so many sketches and measure the error.
     store: a folder to keep features in. A run that was stopped goes on where it was; a new query set reuses the rest.
     """
     _check(mode, backend, dtype, repeats, shard)
     points = find_checkpoints(checkpoints, eta)
-    info = run_info(points, m=m, seed=seed, family=family, mode=mode, backend=backend, repeats=repeats)
+    settings = {"m": m, "seed": seed, "family": family, "sketch": sketch_text(sketch), "mode": mode, "backend": backend}
+    info = run_info(points, **settings, repeats=repeats)
     loaders = {"train": train, "query": query}
     if backend == "exact":
         if store is not None:
@@ -77,15 +82,29 @@ def attribute(
         folder = Path(scratch) if store is None else Path(store)
         if repeats > 1 and (folder / "manifest.json").exists():
             raise StoreError(f"{folder} is a store of one sketch; repeats={repeats} needs a folder of its own")
-        settings = store_config(model, loss, loop, backend, mode, dtype)
+        made_with = store_config(model, loss, loop, backend, mode, dtype)
         pools = []
         for r in range(repeats):
-            sketch = SketchMap.keep(shapes) if m is None else SketchMap.draw(shapes, m, seed + r, family)
             place = folder if repeats == 1 else folder / f"seed-{seed + r}"
-            pools.append(Store.create(place, sketch, settings))
+            pools.append(Store.create(place, draw_map(shapes, m, seed + r, family, sketch), made_with))
         ids = fill(pools, job, points, loaders, steps_of(mode))
         results = [score(pool, points, ids["train"], ids["query"], mode, info) for pool in pools]
     return results[0] if repeats == 1 else average(results)
+
+
+def draw_map(
+    shapes: Mapping[str, tuple[int, ...]],
+    m: int | Mapping[str, int] | None,
+    seed: int,
+    family: str = "table",
+    sketch: SketchSpec = "tensor",
+) -> SketchMap:
+    """The sketch of a run: drawn, or with m=None none at all."""
+    if m is not None:
+        return SketchMap.draw(shapes, m, seed, family, sketch)
+    if sketch not in ("tensor", "exact"):
+        raise ValueError(f"m must be a width for sketch={sketch_text(sketch)!r}, got None, which keeps gradients whole")
+    return SketchMap.keep(shapes)
 
 
 def steps_of(mode: str) -> dict[str, bool]:

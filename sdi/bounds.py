@@ -20,8 +20,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from sdi.errors import SketchMismatch
+from sdi.sketch import Sketch, check_m
 from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, Keep, Sketch, check_m
 
 Array = np.ndarray
 
@@ -69,14 +69,8 @@ def coincidence(m: int) -> int:
 
 
 def worst_case(sketch: Sketch) -> float:
-    """The smallest f with Var <S X, S Y> <= f |X|^2 |Y|^2 for this kind of sketch, whatever X, Y and their size.
-
-    >>> worst_case(CountSketch.draw(100, 8, "any words"))
-    0.25
-    """
-    if isinstance(sketch, Keep):
-        return 0.0
-    return 2 / sketch.m if isinstance(sketch, CountSketch) else tensor_sketch_factor(sketch.m)
+    """The f that a sketch claims: Var <S X, S Y> <= f |X|^2 |Y|^2, whatever X and Y."""
+    return float(sketch.variance_factor())
 
 
 def tensor_sketch_factor(m: int) -> float:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import ceil, log2
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, log2, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sdi.backends import backend as backend_named
-from sdi.bounds import smallest_m
+from sdi.bounds import smallest_m, worst_case
 from sdi.features import Features
 from sdi.loop import Loop
 from sdi.scores import sdi
 from sdi.sketch_map import SketchMap
+from sdi.sketch_path import SketchSpec, sketch_text
 
 
 class ChosenM(NamedTuple):
@@ -36,30 +37,37 @@ def choose_m(
     repeats: int = 8,
     seed: int = 0,
     backend: str = "fast",
+    sketch: SketchSpec = "tensor",
 ) -> ChosenM:
     """The smallest power of two for a standard error of at most target * |g| |phi|.
 
     The bound holds for any gradients. With a model, a loss, a loop and one batch, the error is also measured, from the
     spread of `repeats` sketches of width `pilot_m`, scaled as 1 / sqrt(m), and measured again at the m that this gives;
-    real gradients often need much less.
+    real gradients often need much less. The bound of another sketch than the default may depend on the parameters'
+    shapes, so it needs the model, too.
 
     >>> choose_m(0.05).bound
     4096
     """
     if not 0 < target < float("inf"):
         raise ValueError(f"target must be above 0 and finite, got {target}")
-    bound = smallest_m(target, power_of_two=True)
+    plain = sketch == "tensor"
     if model is None:
-        return ChosenM(bound, None, None, pilot_m)
+        if not plain:
+            raise ValueError(
+                f"the bound of sketch={sketch_text(sketch)!r} depends on shapes: give model, loss, loop, batch"
+            )
+        return ChosenM(smallest_m(target, power_of_two=True), None, None, pilot_m)
     if loss is None or loop is None or batch is None:
         raise ValueError("a pilot needs model, loss, loop and batch; got a model without the others")
     if repeats < 2:
         raise ValueError(f"repeats must be at least 2 to see a spread, got {repeats}")
     verbs = backend_named(backend)
     shapes = verbs.body_shapes(model, loop)
+    bound = smallest_m(target, power_of_two=True) if plain else bound_of(shapes, target, sketch)
 
     def error_at(m: int) -> float:
-        sketches = [SketchMap.draw(shapes, m, seed + r) for r in range(repeats)]
+        sketches = [SketchMap.draw(shapes, m, seed + r, sketch=sketch) for r in range(repeats)]
         return relative_error([verbs.featurize(model, loss, batch, loop=loop, sketch=s) for s in sketches])
 
     pilot_error = error_at(pilot_m)
@@ -69,6 +77,26 @@ def choose_m(
     while m < bound and (pilot_error if m == pilot_m else error_at(m)) > target:
         m *= 2
     return ChosenM(bound, m, pilot_error, pilot_m)
+
+
+def bound_of(shapes: Mapping[str, tuple[int, ...]], target: float, sketch: SketchSpec) -> int:
+    """The smallest power of two at which no parameter's sketch claims a variance factor above target^2.
+
+    >>> bound_of({"w": (99, 99)}, 0.2, "gaussian"), bound_of({"w": (99, 99)}, 0.2, "exact")
+    (64, 1)
+    """
+    m = 1
+    while True:
+        drawn = SketchMap.draw(shapes, m, sketch=sketch).sketches.values()
+        worst = max(worst_case(s) for s in drawn)
+        if worst <= target**2:
+            return m
+        if m >= max(prod(shape) for shape in shapes.values()):
+            raise ValueError(
+                f"sketch={sketch_text(sketch)!r} claims a factor of {worst:g} at m={m}, where the largest parameter "
+                f"would fit: no m has a standard error of {target:g}"
+            )
+        m *= 2
 
 
 def relative_error(runs: Sequence[Features]) -> float:

@@ -13,7 +13,8 @@ def show_inspection(console: Console, found: Inspection) -> None:
     rows = [[name_of(p["path"]), eta_text(p["eta"]), bytes_text(p["bytes"])] for p in found.checkpoints]
     console.print(plain_table(("checkpoint", "eta", "size"), rows, right=("size",)))
     console.print()
-    head = ["parameter", "shape", *(name for name in ("route", "calls", "outside") if name in found.parameters[0])]
+    columns = ("route", "sketch", "calls", "outside")
+    head = ["parameter", "shape", *(name for name in columns if name in found.parameters[0])]
     rows = [[p["parameter"], shape_text(p["shape"]), *(p[name] for name in head[2:])] for p in found.parameters]
     console.print(plain_table(head, rows, right=("calls", "outside")))
     console.print(f"{len(rows)} body parameters of {found.numbers:,} numbers; {found.sketched:,} kept per feature\n")

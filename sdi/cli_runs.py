@@ -104,6 +104,5 @@ def pilot(target: float, path: Path) -> ChosenM:
     batch = name_examples(next(iter(the.loaders["train"]))).batch
     with verbs.weights_kept(the.model):
         model = verbs.with_weights(the.model, the.points[-1].weights())
-        return sdi.choose_m(
-            target, model=model, loss=the.script.loss, loop=the.config.loop, batch=batch, backend=backend
-        )
+        options: dict[str, Any] = {"loop": the.config.loop, "backend": backend, "sketch": the.config.sketch}
+        return sdi.choose_m(target, model=model, loss=the.script.loss, batch=batch, **options)

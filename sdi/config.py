@@ -11,8 +11,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class Config:
     m: int | None = 2048
     seed: int = 0
     family: str = "table"
+    sketch: str | Mapping[str, str] = "tensor"  # as `SketchMap.draw` takes it; a file's path is absolute here
     mode: str = "query"
     backend: str = "fast"
     dtype: str = "float32"
@@ -108,6 +110,9 @@ def _resolve(values: dict[str, Any], path: Path) -> Config:
     if not script.is_file():
         raise ValueError(f"script must be a Python file, got {script}, which does not exist")
     globs = tuple(os.path.join(glob.escape(str(folder)), p) for p in values.pop("checkpoints"))
+    if "sketch" in values:
+        absolute = partial(_moved, move=lambda file: str((folder / file).resolve()))
+        values["sketch"] = _each(values["sketch"], absolute)
     result = folder / values.pop("result") if "result" in values else store / "result.safetensors"
     return Config(script=script.resolve(), checkpoints=globs, store=store.resolve(), result=result.resolve(), **values)
 
@@ -117,6 +122,8 @@ def _typed(key: str, value: Any, path: Path) -> Any:
     whole = isinstance(value, int) and not isinstance(value, bool)
     if key in CHOICES:
         rule, good = f"one of {CHOICES[key]}", value in CHOICES[key]
+    elif key == "sketch":
+        rule, good = "a text in quotes, or a table from patterns of parameter names to texts", _is_sketch(value)
     elif key in TEXTS:
         rule, good = "a text in quotes", isinstance(value, str) and value != ""
     elif key in LEAST:
@@ -146,10 +153,26 @@ def save_run(config: Config, points: Sequence[Checkpoint]) -> Path:
     if not any(isinstance(p.eta, dict) for p in points):
         values["eta"] = [p.eta for p in points]
     values["m"] = WHOLE if config.m is None else config.m
+    values["sketch"] = _each(config.sketch, partial(_moved, move=lambda file: _relative(Path(file), folder)))
     made_by = {"sdi": sdi.__version__, "commit": commit_of(config.script.parent)}
     lines = [f"# Run again with: sdi run {RUN_FILE}", *_toml(values), "", f"[{MADE_BY}]", *_toml(made_by)]
     write_whole(folder / RUN_FILE, ("\n".join(lines) + "\n").encode())
     return folder / RUN_FILE
+
+
+def _is_sketch(value: Any) -> bool:
+    texts = list(value.values()) if isinstance(value, dict) else [value]
+    return bool(texts) and all(isinstance(text, str) and text for text in texts)
+
+
+def _each(sketch: str | Mapping[str, str], change: Callable[[str], str]) -> str | dict[str, str]:
+    return change(sketch) if isinstance(sketch, str) else {k: change(v) for k, v in sketch.items()}
+
+
+def _moved(spec: str, move: Callable[[str], str]) -> str:
+    """A sketch's spec with its file's path changed, if it names a file."""
+    file, colon, name = spec.rpartition(":")
+    return f"{move(file)}{colon}{name}" if file.endswith(".py") else spec
 
 
 def commit_of(folder: Path) -> str | None:
@@ -183,6 +206,8 @@ def _literal(value: Any) -> str:
     >>> _literal(["a", 1e-05, 3])
     '["a", 1e-05, 3]'
     """
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_literal(k)} = {_literal(v)}" for k, v in value.items()) + " }"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_literal(v) for v in value) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -45,6 +45,17 @@ def loss_fingerprint(loss: Any) -> str:
     return f"{name} {_digest(_function(loss))}"
 
 
+def class_fingerprint(cls: type) -> str:
+    """A digest of a class's own code and plain attributes, and of those it inherits from outside this library."""
+    parts = []
+    for base in cls.__mro__:
+        if base is not object and base.__module__.split(".")[0] not in ("sdi", "abc", "typing"):
+            functions = {k: getattr(f, "__func__", getattr(f, "fget", f)) for k, f in sorted(vars(base).items())}
+            parts += [f"{k} {_function(f)}" for k, f in functions.items() if hasattr(f, "__code__")]
+            parts.append(json.dumps(plain(vars(base)), sort_keys=True))
+    return _digest("\n".join(parts))
+
+
 def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The public attributes that are numbers, words, lists of these, or configs that can write themselves out."""
     out: dict[str, Any] = {}

@@ -15,7 +15,7 @@ import hashlib
 from functools import cache
 
 import numpy as np
-from jaxtyping import Int, Int8, UInt64
+from jaxtyping import Float32, Int, Int8, UInt64
 
 FAMILIES = ("table", "polynomial")
 
@@ -58,6 +58,48 @@ def draw_signs(d: int, m: int, family: str, *words: object) -> Int8[np.ndarray, 
     k = field_degree(d, m)
     coefficients = bits(4, *words, "s") & np.uint64((1 << k) - 1)
     return signs_of(evaluate(coefficients, d, k))
+
+
+def sign_bits(count: int, *words: object) -> Int8[np.ndarray, "count"]:
+    """`count` signs from one bit each: for tables too large to spend 64 on every one."""
+    unpacked = np.unpackbits(bits(-(-count // 64), *words).astype("<u8").view(np.uint8), count=count, bitorder="little")
+    return (1 - 2 * unpacked.view(np.int8)).astype(np.int8)
+
+
+def normals(count: int, *words: object) -> Float32[np.ndarray, "count"]:
+    """Standard normal numbers on a grid of 2^-20, so that the last bit of a machine's logarithm hardly ever matters.
+
+    They fit into single precision exactly; the grid adds 1e-13 to their variance.
+    """
+    from scipy.special import ndtri  # not at the top: `import sdi` loads no SciPy
+
+    uniform = ((bits(count, *words) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return (np.rint(ndtri(uniform) * 2.0**20) * 2.0**-20).astype(np.float32)
+
+
+def distinct(count: int, below: int, *words: object) -> Int[np.ndarray, "count"]:
+    """A uniformly random set of `count` integers from 0 to below - 1, in order (Floyd's algorithm).
+
+    >>> distinct(3, 3, "any").tolist()
+    [0, 1, 2]
+    """
+    chosen: set[int] = set()
+    for last, word in zip(range(below - count, below), bits(count, *words).tolist(), strict=True):
+        one = word % (last + 1)
+        chosen.add(last if one in chosen else one)
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def distinct_columns(columns: int, count: int, below: int, *words: object) -> Int[np.ndarray, "columns count"]:
+    """`columns` independent sets of `count` distinct integers from 0 to below - 1, by the same algorithm."""
+    chosen = np.empty((columns, count), dtype=np.int64)
+    words_of = bits(columns * count, *words).reshape(columns, count)
+    for k in range(count):
+        last = below - count + k
+        one = (words_of[:, k] % np.uint64(last + 1)).astype(np.int64)
+        taken = (chosen[:, :k] == one[:, None]).any(axis=1)
+        chosen[:, k] = np.where(taken, last, one)
+    return chosen
 
 
 def buckets_of(values: UInt64[np.ndarray, "..."], m: int) -> Int[np.ndarray, "..."]:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sdi.attribute import attribute, average, run_info, steps_of, store_config
+from sdi.attribute import attribute, average, draw_map, run_info, steps_of, store_config
 from sdi.backends import backend as backend_named
 from sdi.batches import read_batches
 from sdi.checkpoints import Checkpoint
@@ -22,6 +22,7 @@ from sdi.result import Result
 from sdi.scoring import score as score_store
 from sdi.script import Script, load_script
 from sdi.sketch_map import SketchMap
+from sdi.sketch_path import sketch_text
 from sdi.store import Store, differences
 
 Tell = Callable[[Progress], None]
@@ -91,7 +92,7 @@ class Run:
 
     def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
         c = self.config
-        return SketchMap.keep(shapes) if c.m is None else SketchMap.draw(shapes, c.m, seed, c.family)
+        return draw_map(shapes, c.m, seed, c.family, c.sketch)
 
     def watch(self, tell: Tell) -> Tell:
         """Count what is made and what is reused, and write the run's config as soon as there is a store for it."""
@@ -125,10 +126,12 @@ def run(the: Run, tell: Tell = lambda progress: None) -> Result:
         loss=the.script.loss,
         loop=c.loop,
         checkpoints=c.checkpoints,
-        **the.loaders,
+        train=the.loaders["train"],
+        query=the.loaders["query"],
         m=c.m,
         seed=c.seed,
         family=c.family,
+        sketch=c.sketch,
         eta=c.eta,
         mode=c.mode,
         backend=c.backend,
@@ -181,7 +184,8 @@ def score(the: Run) -> Result:
                         f"store {store.path} lacks {len(lacking)} of {len(names)} {side} examples at checkpoint "
                         f"{point.path.name}, {lacking[0]!r} among them; run `sdi featurize` first"
                     )
-    info = run_info(the.points, m=c.m, seed=c.seed, family=c.family, mode=c.mode, backend=c.backend, repeats=c.repeats)
+    settings = {"m": c.m, "seed": c.seed, "family": c.family, "sketch": sketch_text(c.sketch), "mode": c.mode}
+    info = run_info(the.points, **settings, backend=c.backend, repeats=c.repeats)
     results = [score_store(store, the.points, ids["train"], ids["query"], c.mode, info) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))
 

@@ -1,6 +1,7 @@
 """SketchMap: one independent sketch per body parameter, their results side by side.
 
-Matrices get a TensorSketch, vectors a CountSketch, and a parameter with at most m entries is kept as it is.
+By default, matrices get a TensorSketch and vectors a CountSketch; `sketch` names another class, or one for each pattern
+of names. A parameter with at most m entries is kept as it is, unless the class says `keeps_small = False`.
 Parameters with more than two axes (convolutions) are sketched as matrices (first axis, the rest).
 Each sketch is drawn from (seed, parameter name) alone, so neither order, nor device, nor backend matters.
 """
@@ -11,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -19,10 +21,15 @@ from jaxtyping import Shaped
 
 from sdi.errors import SketchMismatch, nearest
 from sdi.hashing import check_family
-from sdi.sketches import CountSketch, Keep, Sketch, TensorSketch, check_m, sketch_from_json
+from sdi.sketch import Shape, Sketch, check_m, identity_of, matrix_shape
+from sdi.sketch_draw import draw_one
+from sdi.sketch_json import sketch_from_json, sketch_to_json
+from sdi.sketch_path import SketchSpec, is_shipped, sketch_for, sketch_text
+from sdi.sketches import Keep
+
+__all__ = ["Block", "SketchMap", "matrix_shape"]
 
 Array = np.ndarray
-Shape = tuple[int, ...]
 
 
 class Block(NamedTuple):
@@ -34,9 +41,14 @@ class Block(NamedTuple):
     stop: int
 
 
-def matrix_shape(shape: Shape) -> tuple[int, int]:
-    """The matrix a parameter with at least two axes is sketched as."""
-    return shape[0], prod(shape[1:])
+def _width_of_each(shapes: Mapping[str, Shape], m: int | Mapping[str, int]) -> dict[str, int]:
+    if not isinstance(m, Mapping):
+        check_m(m)
+        return dict.fromkeys(shapes, m)
+    if set(m) != set(shapes):
+        odd = sorted(set(m) ^ set(shapes))
+        raise SketchMismatch(f"m must give a width for each of {list(shapes)}; these are on one side only: {odd}")
+    return {name: m[name] for name in shapes}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +61,7 @@ class SketchMap:
 
     sketches: Mapping[str, Sketch]
     shapes: Mapping[str, Shape]
-    recipe: Mapping[str, Any] | None = None  # m, seed, family: what `draw` was given
+    recipe: Mapping[str, Any] | None = None  # m, seed, family, sketch: what `draw` was given
 
     def __post_init__(self) -> None:
         if not self.sketches:
@@ -68,25 +80,35 @@ class SketchMap:
         object.__setattr__(self, "sketches", dict(self.sketches))
 
     @classmethod
-    def draw(cls, shapes: Mapping[str, Shape], m: int, seed: int = 0, family: str = "table") -> SketchMap:
-        """Sketches for parameters of these shapes."""
-        check_m(m)
-        check_family(family, m)
+    def draw(
+        cls,
+        shapes: Mapping[str, Shape],
+        m: int | Mapping[str, int],
+        seed: int = 0,
+        family: str = "table",
+        sketch: SketchSpec = "tensor",
+    ) -> SketchMap:
+        """Sketches for parameters of these shapes.
+
+        m: one width for all, or one for each (see `sdi.spread`).
+        family: of the default sketch's hashes, "table" or "polynomial".
+        sketch: a shipped name, "package.module:Class", "path/to/file.py:Class", a class, or a mapping from patterns of
+        parameter names ("*.bias") to any of these, of which the first that matches counts.
+        """
+        widths = _width_of_each(shapes, m)
+        for width in widths.values():
+            check_m(width)
+            check_family(family, width)
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise TypeError(f"seed must be an integer, got {seed!r}")
-        sketches: dict[str, Sketch] = {}
-        for name, shape in shapes.items():
-            shape = tuple(int(k) for k in shape)
-            if prod(shape) < 1:
-                raise ValueError(f"parameter {name!r} must have at least one entry, got shape {shape}")
-            if prod(shape) <= m:
-                sketches[name] = Keep(shape)
-            elif len(shape) == 1:
-                sketches[name] = CountSketch.draw(shape[0], m, seed, name, family=family)
-            else:
-                sketches[name] = TensorSketch.draw(matrix_shape(shape), m, seed, name, family=family)
-        recipe = {"m": int(m), "seed": int(seed), "family": family}
-        return cls(sketches=sketches, shapes=shapes, recipe=recipe)
+        sketches = {
+            name: draw_one(sketch_for(sketch, name), name, tuple(int(k) for k in shape), widths[name], seed, family)
+            for name, shape in shapes.items()
+        }
+        of_each = {name: int(width) for name, width in widths.items()}
+        recipe = {"m": of_each if isinstance(m, Mapping) else int(m), "seed": int(seed), "family": family}
+        text = sketch_text(sketch)
+        return cls(sketches, shapes, recipe if text == "tensor" else {**recipe, "sketch": text})
 
     @classmethod
     def keep(cls, shapes: Mapping[str, Shape]) -> SketchMap:
@@ -106,10 +128,11 @@ class SketchMap:
         """Numbers per example and step."""
         return sum(sketch.size for sketch in self.sketches.values())
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """A short digest of every table: equal exactly when the maps are equal."""
-        parts = [f"{name}:{self.shapes[name]}:{sketch.identity}" for name, sketch in self.sketches.items()]
+        each = {name: getattr(s, "identity", None) or identity_of(s) for name, s in self.sketches.items()}
+        parts = [f"{name}:{self.shapes[name]}:{identity}" for name, identity in each.items()]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
     @property
@@ -119,7 +142,10 @@ class SketchMap:
             return f"{self.identity} (dense)"
         if self.recipe is None:
             return f"{self.identity} (made by hand)"
-        return f"{self.identity} (m={self.recipe['m']}, seed={self.recipe['seed']}, {self.recipe['family']})"
+        m = self.recipe["m"]
+        width = f"m={min(m.values())}..{max(m.values())}" if isinstance(m, Mapping) else f"m={m}"
+        text = self.recipe.get("sketch", self.recipe["family"])
+        return f"{self.identity} ({width}, seed={self.recipe['seed']}, {text if isinstance(text, str) else 'mixed'})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SketchMap) and self.identity == other.identity
@@ -140,7 +166,11 @@ class SketchMap:
             lead = x.shape[: x.ndim - len(shape)]
             if x.shape != lead + shape:
                 raise SketchMismatch(f"parameter {name!r} has shape {shape}, got an array of shape {x.shape}")
-            parts.append(sketch.apply(x.reshape(lead + sketch.shape)))
+            parts.append(np.asarray(sketch.apply(x.reshape(lead + tuple(sketch.shape)))))
+            if parts[-1].shape != (*lead, sketch.size):
+                raise SketchMismatch(
+                    f"apply of the sketch of {name!r} must give shape {(*lead, sketch.size)}, got {parts[-1].shape}"
+                )
         return np.concatenate(parts, axis=-1)
 
     def check_shapes(self, shapes: Mapping[str, Shape]) -> None:
@@ -161,7 +191,10 @@ class SketchMap:
                 )
 
     def to_json(self) -> str:
-        """The recipe (or, for sketches made by hand, the tables) and the identity it must give again."""
+        """The recipe (or, for sketches made by hand, the tables) and the identity it must give again.
+
+        Of a sketch whose class is not the library's, there is a record: reading it back runs no code of a user.
+        """
         spec: dict[str, Any] = {
             "version": 1,
             "identity": self.identity,
@@ -169,9 +202,17 @@ class SketchMap:
         }
         if self.recipe is not None:
             spec["recipe"] = dict(self.recipe)
-        else:
-            spec["sketches"] = {name: sketch.to_json() for name, sketch in self.sketches.items()}
+        kept = {name: s for name, s in self.sketches.items() if not self._drawn_by_us(name)}
+        if kept:
+            spec["sketches"] = {name: sketch_to_json(sketch) for name, sketch in kept.items()}
         return json.dumps(spec)
+
+    def _drawn_by_us(self, name: str) -> bool:
+        """Whether the recipe is enough to have a parameter's sketch again, without code of a user."""
+        if self.recipe is None:
+            return False
+        small = isinstance(self.sketches[name], Keep)
+        return small or is_shipped(sketch_for(self.recipe.get("sketch", "tensor"), name))
 
     @classmethod
     def from_json(cls, text: str) -> SketchMap:
@@ -187,12 +228,29 @@ class SketchMap:
                 f"version of a sketch must be 1, got {spec.get('version')!r}; it was written by another sdi"
             )
         shapes = {name: tuple(shape) for name, shape in spec["shapes"].items()}
-        if "recipe" in spec:
-            made = cls.draw(shapes, **spec["recipe"])
-        else:
-            made = cls({name: sketch_from_json(s) for name, s in spec["sketches"].items()}, shapes)
+        read = {name: sketch_from_json(s) for name, s in spec.get("sketches", {}).items()}
+        made = _drawn_again(shapes, spec["recipe"], read) if "recipe" in spec else cls(read, shapes)
         if made.identity != spec["identity"]:
             raise SketchMismatch(
                 f"the sketch read back has identity {made.identity}, the file says {spec['identity']}: it was altered"
             )
         return made
+
+
+def _drawn_again(shapes: Mapping[str, Shape], recipe: Mapping[str, Any], read: Mapping[str, Sketch]) -> SketchMap:
+    """The map of a recipe, where the sketches of a user's classes are those read. Only shipped names are loaded."""
+    rule = recipe.get("sketch", "tensor")
+    drawn = {name: shape for name, shape in shapes.items() if name not in read}
+    for name in drawn:
+        text = sketch_for(rule, name)
+        # A parameter of a user's class that is not among those read was small enough to be kept.
+        if not is_shipped(text) and prod(shapes[name]) > _width_of_each(shapes, recipe["m"])[name]:
+            raise SketchMismatch(f"the file says nothing of the sketch of {name!r}, of class {text!r}: it was altered")
+    own = {pattern: text if is_shipped(text) else "exact" for pattern, text in _rules(rule).items()}
+    widths = recipe["m"] if not isinstance(recipe["m"], Mapping) else {name: recipe["m"][name] for name in drawn}
+    made = SketchMap.draw(drawn, widths, recipe["seed"], recipe["family"], own).sketches if drawn else {}
+    return SketchMap({name: read.get(name) or made[name] for name in shapes}, shapes, recipe)
+
+
+def _rules(rule: Any) -> dict[str, Any]:
+    return dict(rule) if isinstance(rule, Mapping) else {"*": rule}

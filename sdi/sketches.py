@@ -10,9 +10,9 @@ explicit signed sum; the FFT form is what the backends may use instead. `dense` 
 
 from __future__ import annotations
 
-import hashlib
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
 from math import prod
 from typing import Any, ClassVar
 
@@ -21,64 +21,12 @@ from jaxtyping import Int, Int8, Shaped
 
 from sdi.errors import SketchMismatch
 from sdi.hashing import check_family, draw_buckets, draw_signs
+from sdi.sketch import Draws, LinearSketch, Shape, check_m, check_shape
 
 Array = np.ndarray
 
 
-class _Linear(ABC):
-    """What every sketch can do, from its shape, its size and `apply`."""
-
-    kind: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    @abstractmethod
-    def size(self) -> int: ...
-
-    @abstractmethod
-    def tables(self) -> dict[str, Array]:
-        """The randomness, by name: what `identity` hashes and JSON holds."""
-
-    @abstractmethod
-    def apply(self, x: Shaped[Array, "..."]) -> Shaped[Array, "... m"]: ...
-
-    @property
-    def identity(self) -> str:
-        """A short digest: equal exactly when kind, shape, m and all tables are equal."""
-        digest = hashlib.sha256(f"{self.kind}|{self.shape}|{self.size}".encode())
-        for name, table in self.tables().items():
-            digest.update(f"|{name}|".encode() + np.ascontiguousarray(table, dtype="<i8").tobytes())
-        return digest.hexdigest()[:12]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Linear) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
-
-    def dense(self) -> Int[Array, "m size"]:
-        """The map as a matrix of 0 and +-1 on the flattened parameter."""
-        basis = np.eye(prod(self.shape), dtype=np.int64).reshape(-1, *self.shape)
-        return np.asarray(self.apply(basis).T)
-
-    def to_json(self) -> dict[str, Any]:
-        tables = {name: np.asarray(table).tolist() for name, table in self.tables().items()}
-        return {"kind": self.kind, "shape": list(self.shape), "m": self.size, **tables}
-
-    def _check(self, x: Array) -> Array:
-        x = np.asarray(x)
-        k = len(self.shape)
-        if x.ndim < k or x.shape[x.ndim - k :] != self.shape:
-            raise SketchMismatch(
-                f"{type(self).__name__} is for arrays of shape (..., {', '.join(map(str, self.shape))}), got {x.shape}"
-            )
-        return x
-
-
-def _scatter(x: Array, buckets: Int[Array, "d"], signs: Int8[Array, "d"], m: int) -> Array:
+def scatter(x: Array, buckets: Int[Array, "d"], signs: Int8[Array, "d"], m: int) -> Array:
     """y[..., h(i)] += s(i) x[..., i], in the dtype of x: floats, integers or Fractions."""
     signed = x * signs
     y = np.zeros((*x.shape[:-1], m), dtype=signed.dtype)  # that of x, unless x has no signs
@@ -87,7 +35,7 @@ def _scatter(x: Array, buckets: Int[Array, "d"], signs: Int8[Array, "d"], m: int
 
 
 @dataclass(frozen=True, eq=False)
-class CountSketch(_Linear):
+class CountSketch(LinearSketch):
     """d numbers into m signed buckets.
 
     >>> CountSketch(h=np.array([0, 1, 0]), s=np.array([1, -1, -1]), m=2).apply(np.array([5.0, 7.0, 1.0]))
@@ -117,10 +65,25 @@ class CountSketch(_Linear):
         object.__setattr__(self, "m", int(self.m))
 
     @classmethod
-    def draw(cls, d: int, m: int, *words: object, family: str = "table") -> CountSketch:
+    def draw(cls, shape: Shape, m: int, *, seed: int = 0, name: str = "", family: str = "table") -> CountSketch:
+        shape = check_shape(shape, "CountSketch")
+        if len(shape) > 1:
+            raise ValueError(f"shape must be (d,) for CountSketch, got {shape}; use TensorSketch, or sketch='sparse-1'")
+        return cls._of_words(shape[0], m, family, seed, name)
+
+    @classmethod
+    def _of_words(cls, d: int, m: int, family: str, *words: object) -> CountSketch:
         check_m(m)
         check_family(family, m)
         return cls(h=draw_buckets(d, m, family, *words), s=draw_signs(d, m, family, *words), m=m)
+
+    @classmethod
+    def enumerate_all(cls, shape: Shape, m: int) -> Draws:
+        """Every table of buckets and signs, all equally likely."""
+        (d,) = check_shape(shape, "CountSketch")
+        one = Fraction(1, (2 * m) ** d)
+        for h, s in product(product(range(m), repeat=d), product((-1, 1), repeat=d)):
+            yield one, cls(h=np.array(h), s=np.array(s), m=m)
 
     @property
     def shape(self) -> tuple[int]:
@@ -134,11 +97,15 @@ class CountSketch(_Linear):
         return {"h": self.h, "s": self.s}
 
     def apply(self, x: Shaped[Array, "... d"]) -> Shaped[Array, "... m"]:
-        return _scatter(self._check(x), self.h, self.s, self.m)
+        return scatter(self._check(x), self.h, self.s, self.m)
+
+    def variance_factor(self) -> float:
+        """2 / m: see `sdi.bounds`."""
+        return 2 / self.m
 
 
 @dataclass(frozen=True, eq=False)
-class TensorSketch(_Linear):
+class TensorSketch(LinearSketch):
     """A d x d' matrix into m signed buckets, through one CountSketch of its rows and one of its columns."""
 
     rows: CountSketch
@@ -150,11 +117,29 @@ class TensorSketch(_Linear):
             raise SketchMismatch(f"rows and cols must have one m, got {self.rows.m} and {self.cols.m}")
 
     @classmethod
-    def draw(cls, shape: tuple[int, int], m: int, *words: object, family: str = "table") -> TensorSketch:
-        return cls(
-            rows=CountSketch.draw(shape[0], m, *words, "rows", family=family),
-            cols=CountSketch.draw(shape[1], m, *words, "cols", family=family),
+    def draw(cls, shape: Shape, m: int, *, seed: int = 0, name: str = "", family: str = "table") -> Any:
+        """A vector gets a CountSketch: with one column, the two are the same thing."""
+        shape = check_shape(shape, "TensorSketch")
+        if len(shape) == 1:
+            return CountSketch.draw(shape, m, seed=seed, name=name, family=family)
+        rows, cols = (
+            CountSketch._of_words(d, m, family, seed, name, side)
+            for d, side in zip(shape, ("rows", "cols"), strict=True)
         )
+        return cls(rows=rows, cols=cols)
+
+    @classmethod
+    def enumerate_all(cls, shape: Shape, m: int) -> Draws:
+        """Every pair of a CountSketch of the rows and one of the columns."""
+        shape = check_shape(shape, "TensorSketch")
+        if len(shape) == 1:
+            yield from CountSketch.enumerate_all(shape, m)
+            return
+        for p, rows in CountSketch.enumerate_all(shape[:1], m):
+            for q, cols in CountSketch.enumerate_all(shape[1:], m):
+                assert isinstance(rows, CountSketch)
+                assert isinstance(cols, CountSketch)
+                yield p * q, cls(rows=rows, cols=cols)
 
     @property
     def m(self) -> int:
@@ -183,16 +168,21 @@ class TensorSketch(_Linear):
 
     def apply(self, x: Shaped[Array, "... d d2"]) -> Shaped[Array, "... m"]:
         x = self._check(x)
-        return _scatter(x.reshape(*x.shape[:-2], prod(self.shape)), self.H.ravel(), self.S.ravel(), self.m)
+        return scatter(x.reshape(*x.shape[:-2], prod(self.shape)), self.H.ravel(), self.S.ravel(), self.m)
 
-    def apply_outer(self, u: Shaped[Array, "... d"], v: Shaped[Array, "... d2"]) -> Shaped[Array, "... m"]:
-        """The sketch of outer(u, v) without forming it: a circular convolution of two CountSketches, by FFT."""
+    def apply_outer(self, u: Shaped[Array, "... T d"], v: Shaped[Array, "... T d2"]) -> Shaped[Array, "... m"]:
+        """Without forming any outer product: a circular convolution of two CountSketches, by FFT."""
+        u, v = self._check_pair(u, v)
         spectrum = np.fft.rfft(self.rows.apply(u)) * np.fft.rfft(self.cols.apply(v))
-        return np.fft.irfft(spectrum, n=self.m)
+        return np.fft.irfft(spectrum.sum(axis=-2), n=self.m)
+
+    def variance_factor(self) -> float:
+        """2c/m^2 + 6/m, with c = 2 for even m and 1 for odd: see `sdi.bounds`."""
+        return 2 * (2 - self.m % 2) / self.m**2 + 6 / self.m
 
 
 @dataclass(frozen=True, eq=False)
-class Keep(_Linear):
+class Keep(LinearSketch):
     """The parameter itself, flattened: costs no more than a sketch when it has at most m entries, and is exact."""
 
     of: tuple[int, ...]
@@ -209,6 +199,15 @@ class Keep(_Linear):
     def size(self) -> int:
         return prod(self.of)
 
+    @classmethod
+    def draw(cls, shape: Shape, m: int = 0, *, seed: int = 0, name: str = "") -> Keep:
+        """No randomness; m does not matter."""
+        return cls(shape)
+
+    @classmethod
+    def enumerate_all(cls, shape: Shape, m: int) -> Draws:
+        yield Fraction(1), cls(shape)
+
     def tables(self) -> dict[str, Array]:
         return {}
 
@@ -216,33 +215,5 @@ class Keep(_Linear):
         x = self._check(x)
         return x.reshape(*x.shape[: x.ndim - len(self.shape)], self.size)
 
-
-Sketch = CountSketch | TensorSketch | Keep
-
-
-def check_m(m: int) -> None:
-    if isinstance(m, bool) or not isinstance(m, (int, np.integer)):
-        raise TypeError(f"m must be an integer, got {m!r}")
-    if m < 1:
-        raise ValueError(f"m must be at least 1, got {m}")
-
-
-def sketch_from_json(spec: dict[str, Any]) -> Sketch:
-    """The inverse of `to_json`.
-
-    >>> s = TensorSketch.draw((3, 5), 4, "any words")
-    >>> sketch_from_json(s.to_json()) == s
-    True
-    """
-    kind, m = spec.get("kind"), spec.get("m")
-    if kind == "keep":
-        return Keep(tuple(int(k) for k in spec["shape"]))
-    if kind == "count":
-        return CountSketch(h=np.array(spec["h"]), s=np.array(spec["s"]), m=int(spec["m"]))
-    if kind == "tensor":
-        rows, cols = (
-            CountSketch(h=np.array(spec[f"{side}.h"]), s=np.array(spec[f"{side}.s"]), m=int(spec["m"]))
-            for side in ("rows", "cols")
-        )
-        return TensorSketch(rows=rows, cols=cols)
-    raise ValueError(f"a sketch's kind must be 'count', 'tensor' or 'keep', got {kind!r} (m={m})")
+    def variance_factor(self) -> float:
+        return 0.0

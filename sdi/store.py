@@ -52,10 +52,13 @@ class Row(NamedTuple):
 class Store:
     """A folder of features. Open one with `Store.create` to write, or `Store(path)` to read what is there now."""
 
-    def __init__(self, path: str | Path, manifest: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, manifest: dict[str, Any] | None = None, sketch: SketchMap | None = None
+    ) -> None:
         self.path = Path(path)
         self.manifest = _read_manifest(self.path) if manifest is None else manifest
-        self.sketch = SketchMap.from_json(json.dumps(self.manifest["sketch"]))
+        # Read from the manifest, a sketch of a user's class is a record: opening a store runs no code of a user.
+        self.sketch = SketchMap.from_json(json.dumps(self.manifest["sketch"])) if sketch is None else sketch
         self.dtype = np.dtype(self.manifest["config"]["dtype"])
         self._checked: set[Path] = set()
         self._rows: dict[tuple[str, str], dict[str, Row]] = {}
@@ -64,7 +67,7 @@ class Store:
     def create(cls, path: str | Path, sketch: SketchMap, config: Mapping[str, Any]) -> Store:
         """Open a store for writing. An old one must have been made with the same sketch and config."""
         made = {"sketch": json.loads(sketch.to_json()), "config": json.loads(json.dumps(config))}
-        store = cls(path, {"version": VERSION, "sdi": sdi.__version__, **made})
+        store = cls(path, {"version": VERSION, "sdi": sdi.__version__, **made}, sketch)
         store._refuse_if_other()
         return store
 

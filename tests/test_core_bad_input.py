@@ -28,9 +28,9 @@ BAD_M = [
 ]
 TAKES_M = {
     "CountSketch": lambda m: CountSketch(h=np.array([0]), s=np.array([1]), m=m),
-    "CountSketch.draw": lambda m: CountSketch.draw(5, m, "w"),
-    "CountSketch.draw polynomial": lambda m: CountSketch.draw(5, m, "w", family="polynomial"),
-    "TensorSketch.draw": lambda m: TensorSketch.draw((5, 3), m, "w"),
+    "CountSketch.draw": lambda m: CountSketch.draw((5,), m, name="w"),
+    "CountSketch.draw polynomial": lambda m: CountSketch.draw((5,), m, name="w", family="polynomial"),
+    "TensorSketch.draw": lambda m: TensorSketch.draw((5, 3), m, name="w"),
     "SketchMap.draw": lambda m: SketchMap.draw(SHAPES, m=m),
     "SketchMap.draw polynomial": lambda m: SketchMap.draw(SHAPES, m=m, family="polynomial"),
     "count_sketch_variance": lambda m: bounds.count_sketch_variance(np.ones(2), np.ones(2), m),
@@ -47,8 +47,8 @@ def test_whoever_takes_an_m_refuses_one_that_is_no_positive_integer(taker, m, er
 
 
 DRAWS = {
-    "CountSketch": lambda m, family: CountSketch.draw(9, m, "w", family=family),
-    "TensorSketch": lambda m, family: TensorSketch.draw((9, 9), m, "w", family=family),
+    "CountSketch": lambda m, family: CountSketch.draw((9,), m, name="w", family=family),
+    "TensorSketch": lambda m, family: TensorSketch.draw((9, 9), m, name="w", family=family),
     "SketchMap": lambda m, family: SketchMap.draw(SHAPES, m=m, family=family),
 }
 
@@ -85,7 +85,7 @@ TABLE = {
         r"parameter 'core\.w' has shape \(9, 9\), got an array of shape \(9, 8\)",
     ),
     "wrong shape, sketch": (
-        lambda: TensorSketch.draw((9, 9), 8, "w").apply(np.ones((8, 9))),
+        lambda: TensorSketch.draw((9, 9), 8, name="w").apply(np.ones((8, 9))),
         SketchMismatch,
         r"TensorSketch is for arrays of shape \(\.\.\., 9, 9\), got \(8, 9\)",
     ),

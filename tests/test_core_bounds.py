@@ -134,8 +134,8 @@ def test_the_worst_case_dominates_the_exact_variance(d, d2, m, data):
     tensor = bounds.tensor_sketch_variance(x.reshape(d, d2), y.reshape(d, d2), m)
     assert 0 <= count <= Fraction(2, m) * norms
     assert 0 <= tensor <= (Fraction(2 * bounds.coincidence(m), m * m) + Fraction(6, m)) * norms
-    assert bounds.worst_case(CountSketch.draw(4, m, "w")) == 2 / m
-    assert bounds.worst_case(TensorSketch.draw((2, 2), m, "w")) == bounds.tensor_sketch_factor(m)
+    assert bounds.worst_case(CountSketch.draw((4,), m, name="w")) == 2 / m
+    assert bounds.worst_case(TensorSketch.draw((2, 2), m, name="w")) == bounds.tensor_sketch_factor(m)
     assert bounds.worst_case(Keep((2,))) == 0
 
 

@@ -12,7 +12,7 @@ import pytest
 import sdi
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("reference", "fast", "proofs_checks", "bench")
+ROOMS = ("reference", "fast", "proofs_checks", "bench", "experiments")
 
 
 def imported(source: str) -> set[str]:

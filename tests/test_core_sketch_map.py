@@ -38,7 +38,7 @@ def arrays_for(shapes, lead=(), seed=0):
 
 def handmade() -> SketchMap:
     return SketchMap(
-        {"w": TensorSketch.draw((3, 4), 5, "mine"), "v": CountSketch.draw(9, 2, "mine"), "b": Keep((2,))},
+        {"w": TensorSketch.draw((3, 4), 5, name="mine"), "v": CountSketch.draw((9,), 2, name="mine"), "b": Keep((2,))},
         {"w": (3, 4), "v": (9,), "b": (2,)},
     )
 

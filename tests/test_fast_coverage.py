@@ -364,11 +364,11 @@ def test_the_table_names_shape_route_modules_calls_and_calls_outside() -> None:
     rows = {row.parameter: row for row in table}
     assert table.steps == 3
     assert len(table) == 7
-    assert rows["core.gate"] == ("core.gate", (D,), "replay", ("core",), 3, 0)
+    assert rows["core.gate"] == ("core.gate", (D,), "replay", "keep", ("core",), 3, 0)
     assert rows["core.scalar"].shape == ()
-    assert rows["norm.weight"] == ("norm.weight", (D,), "norm", ("norm",), 5, 2)
+    assert rows["norm.weight"] == ("norm.weight", (D,), "norm", "keep", ("norm",), 5, 2)
     lines = str(table).splitlines()
-    assert lines[0].split() == ["parameter", "shape", "route", "calls", "outside"]
+    assert lines[0].split() == ["parameter", "shape", "route", "sketch", "calls", "outside"]
     assert [line.split()[0] for line in lines[1:-1]] == list(rows)
     assert lines[-1] == "7 parameters, 3 steps"
 
