@@ -1,4 +1,4 @@
-"""The paper's statements as checks that can fail: one file each, in the order of the paper.
+"""The paper's statements as checks that can fail: one file each, in the order of the paper; then those on our sketches.
 
 `sdi verify` runs them; `sdi verify --mutants` shows that each check rejects the wrong claims it should.
 """
@@ -36,6 +36,16 @@ ORDER = (
     "independence_needed",
     "concatenation",
     "checkpoints",
+    "gaussian",
+    "rademacher",
+    "sparse",
+    "kronecker",
+    "kronecker_bound",
+    "hadamard",
+    "mask",
+    "kept",
+    "mixed_maps",
+    "drawn_variants",
 )
 for _name in ORDER:  # statements register when imported: this is the order of the paper
     importlib.import_module(f".{_name}", __name__)

@@ -39,16 +39,16 @@ def certificate(X: Array, Y: Array, m: int) -> Any:
     """m^2 times (2c/m^2 + 6/m) |X|^2 |Y|^2 - Var, as a sum of squares."""
     Xt, Yt = X.swapaxes(-1, -2), Y.swapaxes(-1, -2)
     A = Xt @ Y
-    rows, cols = _minors(Xt, Yt), _minors(X, Y)
+    rows, cols = minors(Xt, Yt), minors(X, Y)
     diagonals = ((X * Y).sum(-1) ** 2).sum(-1) + ((X * Y).sum(-2) ** 2).sum(-1)
-    rest = _off_diagonal(X, Y) + _off_diagonal(Xt, Yt)
+    rest = off_diagonal(X, Y) + off_diagonal(Xt, Yt)
     flat = X.reshape(*X.shape[:-2], 1, -1), Y.reshape(*Y.shape[:-2], 1, -1)
     first = rows + cols + diagonals + rest
-    second = first + 2 * rows + ((A - A.swapaxes(-1, -2)) ** 2).sum((-1, -2)) + _minors(*flat) + 2 * diagonals
+    second = first + 2 * rows + ((A - A.swapaxes(-1, -2)) ** 2).sum((-1, -2)) + minors(*flat) + 2 * diagonals
     return bounds.coincidence(m) * first + m * second
 
 
-def _minors(X: Array, Y: Array) -> Any:
+def minors(X: Array, Y: Array) -> Any:
     """Sum over rows i of X, rows k of Y and j < l of (X_ij Y_kl - X_il Y_kj)^2; nothing is cancelled."""
     total: Any = 0
     for j in range(X.shape[-1] - 1):
@@ -58,7 +58,7 @@ def _minors(X: Array, Y: Array) -> Any:
     return total
 
 
-def _off_diagonal(X: Array, Y: Array) -> Any:
+def off_diagonal(X: Array, Y: Array) -> Any:
     """Sum over rows and j != l of (X_ij Y_il)^2."""
     products = (X[..., :, None] * Y[..., None, :]) ** 2
     return (products * (1 - np.eye(X.shape[-1], dtype=np.int64))).sum((-1, -2, -3))
