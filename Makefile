@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-ROOMS := sdi reference fast proofs_checks bench
+ROOMS := sdi reference fast proofs_checks bench experiments
 
-.PHONY: demo test lint types wheel clean
+.PHONY: demo test lint types bench wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
@@ -19,6 +19,12 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy $(ROOMS)
+
+# The sketch routes and score kernels by pytest-benchmark, then whether the cost model picks the faster route.
+bench: $(READY)
+	$(BIN)/python -m pytest -o addopts= -p no:cacheprovider -q --benchmark-only --benchmark-columns=min,median,rounds \
+	  --benchmark-sort=name tests/test_bench_micro.py
+	$(BIN)/sdi-bench kernels
 
 wheel: $(READY)
 	rm -rf build dist

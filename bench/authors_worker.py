@@ -151,18 +151,29 @@ class Worker:
         )
         return {"release": str(release.__file__)}
 
-    def run(self, tiny: bool = False, freeze_others: bool = False, save: str = "") -> dict[str, Any]:
+    def run(self, tiny: bool = False) -> dict[str, Any]:
+        """Features only."""
         batch = {name: x[:1, :4] for name, x in self.batch.items()} if tiny else self.batch
+        self.model.zero_grad(set_to_none=True)
+        self.estimator.featurize_loader(loader=[batch], loss_fn=token_losses)
+        self.model.zero_grad(set_to_none=True)
+        return {}
+
+    def score(self, freeze_others: bool = False, save: str = "") -> dict[str, Any]:
+        """Features, then SDI and TracIn of all pairs."""
         for p in self.others:
             p.requires_grad_(not freeze_others)
         self.model.zero_grad(set_to_none=True)
         start = perf_counter()
-        features = self.estimator.featurize_loader(loader=[batch], loss_fn=token_losses)
+        features = self.estimator.featurize_loader(loader=[self.batch], loss_fn=token_losses)
+        phi = torch.cat([x for _, x in sorted(features.phi.items())], dim=-1)
+        sdi = torch.einsum("id,jtd->ijt", phi.sum(dim=1), phi)
+        tracin = sdi.sum(dim=-1)
         seconds = perf_counter() - start
         self.model.zero_grad(set_to_none=True)
         if save:
-            save_file({name: phi.contiguous() for name, phi in features.phi.items()}, save)
-        return {"seconds": seconds, "steps": features.steps}
+            save_file({"sdi": sdi.contiguous(), "tracin": tracin.contiguous()}, save)
+        return {"seconds": seconds}
 
     def settle(self) -> dict[str, Any]:
         """As in our worker."""

@@ -57,22 +57,36 @@ class Verdict:
 
 
 def _figure(x: float, digits: int) -> str:
-    return f"{x:.{digits}f}" if x >= 0.01 else f"{x:.1e}"
+    return f"{x:.{digits}f}" if abs(x) >= 0.1 else f"{x:.4f}" if abs(x) >= 0.01 else f"{x:.1e}"
 
 
-BARS_OF_SPEED = (
+BARS_OF_RUNTIME = (
     Bar("looped GPT, hooks / plain forward+backward", "gpt hooks", "gpt plain", "<=", 0.76),
     Bar("looped GPT, recompute / plain forward+backward", "gpt recompute", "gpt plain", "<=", 1.00),
-    Bar("looped GPT, authors' release / hooks", "gpt authors", "gpt hooks", ">=", 1.5),
-    Bar("Sudoku-size block, authors' release / ours", "sudoku authors", "sudoku hooks", ">=", 4.0),
-    Bar("Sudoku-size block, ours / plain forward+backward", "sudoku hooks", "sudoku plain", "<=", 1.25),
+    Bar("Sudoku-size block, hooks / plain forward+backward", "sudoku hooks", "sudoku plain", "<=", 1.25),
     Bar("Sudoku-size block, summed over steps / step-resolved", "sudoku summed", "sudoku hooks", "<=", 0.85),
 )
-BARS_OF_MEMORY = (
-    Bar("peak over the model at tau=16, recompute / authors' release", "recompute 16", "authors 16", "<=", 0.20),
-    Bar("peak over the model, recompute, tau=32 / tau=8", "recompute 32", "recompute 8", "<=", 1.5),
+BARS_OF_PEERS = (
+    Bar("looped GPT, authors' release / ours, hooks", "gpt authors", "gpt hooks", ">=", 1.5),
+    Bar("Sudoku-size block, authors' release / ours, hooks", "sudoku authors", "sudoku hooks", ">=", 4.0),
 )
-BARS_OF_CONSERVATION = (Bar("sketched conservation, relative error of the body", "body", "one", "<=", 1e-6),)
+BARS_OF_MEMORY = (
+    Bar(
+        "peak over the model at tau=16, recompute / authors' release", "recompute tau=16", "authors tau=16", "<=", 0.20
+    ),
+    Bar("peak over the model, recompute, tau=32 / tau=8", "recompute tau=32", "recompute tau=8", "<=", 1.5),
+    Bar("largest batch under the budget, recompute / dense phi", "largest recompute", "largest dense", ">=", 10.0),
+)
+BARS_OF_FIDELITY = (
+    Bar("135.1M model: relative SDI error at m=2048", "sdi", "one", "<=", 0.0388),
+    Bar("135.1M model: relative TracIn error at m=2048", "tracin", "one", "<=", 0.0220),
+    Bar("135.1M model, the same bytes spread: relative SDI error", "sdi spread", "one", "<=", 0.0388),
+    Bar("135.1M model, the same bytes spread: relative TracIn error", "tracin spread", "one", "<=", 0.0220),
+    Bar("slope of log SDI error against log m, from below", "slope", "one", ">=", -0.55),
+    Bar("slope of log SDI error against log m, from above", "slope", "one", "<=", -0.45),
+    Bar("sketched conservation, relative error", "conservation", "one", "<=", 1e-6),
+    Bar("SDI error with bytes spread / with equal m", "spread / equal", "one", "<=", 1.0),
+)
 BARS_OF_STREAM = (
     Bar("speed of the top-k pass / bare blocked product over the same file", "product", "top-k", ">=", 0.5),
     Bar("memory of the top-k pass beside the file, in GB / 1 GB", "memory", "one GB", "<=", 1.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,27 +25,38 @@ class Case:
     examples: int
     tokens: int
     m: int
+    seed: int = 0  # weights, data and sketch follow from it
+    identity_injection: bool = (
+        True  # [I | I] plus noise; or normal like every other matrix, as in the paper's fidelity run
+    )
 
     def model(self) -> Any:
-        return room("fast").LoopedTransformer.init(self.config, seed=0)
+        model = room("fast").LoopedTransformer.init(self.config, seed=self.seed)
+        if self.config.injection == "concat" and not self.identity_injection:
+            with torch.no_grad():
+                model.inject.weight.sub_(torch.eye(self.config.d).repeat(1, 2))
+        return model
 
-    def batch(self, seed: int = 1) -> Batch:
-        random = torch.Generator().manual_seed(seed)
+    def batch(self, which: int = 1) -> Batch:
+        """Random tokens and targets; another `which`, another batch."""
+        random = torch.Generator().manual_seed(1000 * self.seed + which)
         shape = (self.examples, self.tokens)
         return {
             "tokens": torch.randint(0, self.config.vocab, shape, generator=random),
             "targets": torch.randint(0, self.config.classes, shape, generator=random),
         }
 
-    def sketch(self, seed: int = 0) -> SketchMap:
+    def sketch(self, which: int = 0, m: int | Mapping[str, int] | None = None) -> SketchMap:
+        """One width for all parameters, or one for each; another `which`, another sketch."""
         shapes = self.config.shapes()
-        return SketchMap.draw({name: shapes[name] for name in self.config.loop().select(shapes)}, self.m, seed)
+        body = {name: shapes[name] for name in self.config.loop().select(shapes)}
+        return SketchMap.draw(body, self.m if m is None else m, 1000 * self.seed + which)
 
     @property
     def says(self) -> str:
         c = self.config
-        millions = c.parameter_count / 1e6
-        return f"{millions:.1f}M parameters, d={c.d}, tau={c.tau}, B={self.examples}, L={self.tokens}, m={self.m}"
+        count = f"{c.parameter_count / 1e6:.1f}M" if c.parameter_count >= 1e6 else f"{c.parameter_count / 1e3:.0f}k"
+        return f"{count} parameters, d={c.d}, tau={c.tau}, B={self.examples}, L={self.tokens}, m={self.m}"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -54,19 +66,19 @@ class Case:
         return cls(**{**case, "config": LoopedConfig(**case["config"])})
 
 
-def gpt(tau: int = 8, quick: bool = False) -> Case:
+def gpt(tau: int = 8, quick: bool = False, seed: int = 0) -> Case:
     """The looped GPT of the paper's scalability experiment, 135.1M parameters; quick: the same shape, tiny."""
     if quick:
         small = {"vocab": 97, "classes": 97, "d": 32, "heads": 2, "prelude": 1, "core": 1, "coda": 1, "length": 16}
-        return Case("gpt", LoopedConfig.looped_gpt(tau=tau, **small), 2, 16, 256)
-    return Case("gpt", LoopedConfig.looped_gpt(tau=tau), 4, 128, 2048)
+        return Case("gpt", LoopedConfig.looped_gpt(tau=tau, **small), 2, 16, 256, seed)
+    return Case("gpt", LoopedConfig.looped_gpt(tau=tau), 4, 128, 2048, seed)
 
 
-def sudoku(quick: bool = False) -> Case:
+def sudoku(quick: bool = False, seed: int = 0) -> Case:
     """One block of the Sudoku model's size, biases and LayerNorms included; quick: tiny."""
     if quick:
-        return Case("sudoku", LoopedConfig.sudoku(d=32, heads=2, tau=3, length=16), 4, 16, 256)
-    return Case("sudoku", LoopedConfig.sudoku(), 32, 81, 2048)
+        return Case("sudoku", LoopedConfig.sudoku(d=32, heads=2, tau=3, length=16), 4, 16, 256, seed)
+    return Case("sudoku", LoopedConfig.sudoku(), 32, 81, 2048, seed)
 
 
 def tiny_part(batch: Batch) -> Batch:

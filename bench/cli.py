@@ -1,4 +1,4 @@
-"""The `sdi-bench` command. Thin: each command measures one Record, prints it, and saves it where asked.
+"""The `sdi-bench` command. Thin: each command measures one Record, prints it, and saves and draws it where asked.
 
 Exit codes: 0 done (whether bars are met is in the table), 2 bad input, or a worker that failed.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated
 
 import typer
@@ -18,84 +20,124 @@ from rich.table import Table as RichTable
 
 from .bystanders import Bystanders
 from .interleave import Progress
+from .ledger import Ledger
 from .record import Record, Table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
 
 Quick = Annotated[bool, typer.Option("--quick", help="Tiny sizes: tries the benchmark, measures nothing.")]
 Json = Annotated[Path | None, typer.Option(help="Write everything that was measured to this file.")]
-Authors = Annotated[bool, typer.Option("--authors/--no-authors", help="Measure the authors' release too.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw what was measured into this PNG file.")]
+Seed = Annotated[int, typer.Option(min=0, help="Weights, data and sketches follow from it.")]
+Rounds = Annotated[int, typer.Option(min=1, help="The minimum over these is taken.")]
+Work = Annotated[list[str] | None, typer.Option(help="gpt or sudoku; both unless given.")]
+RESUMES = "With --json FILE, a run that was stopped goes on where it was (FILE.so-far)."
 
 
 @app.callback()
 def main() -> None:
-    """Time, memory and fidelity, as ratios with the bars they must meet."""
+    """Fidelity, time, memory, growth and peers, as ratios with the bars they must meet."""
 
 
-@app.command()
-def speed(
-    rounds: Annotated[int, typer.Option(min=1, help="The minimum over these is taken.")] = 3,
+@app.command(help=f"Relative error of sketched scores against m, beside the paper's; the same bytes spread. {RESUMES}")
+def fidelity(
     quick: Quick = False,
-    authors: Authors = True,
-    work: Annotated[list[str] | None, typer.Option(help="gpt or sudoku; both unless given.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="The 135.1M model at tau=32, L=128; 20 minutes.")] = False,
+    d: Annotated[int, typer.Option(min=2, help="Width of the model.")] = 96,
+    tau: Annotated[int, typer.Option(min=1, help="Loop steps.")] = 8,
+    core: Annotated[int, typer.Option(min=1, help="Blocks in the loop.")] = 2,
+    examples: Annotated[int, typer.Option(min=1, help="Examples in the batch; with --paper, too.")] = 4,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each.")] = 32,
+    seeds: Annotated[int, typer.Option(min=1, help="Sketches for each m.")] = 10,
+    seed: Seed = 0,
     json: Json = None,
+    plot: Plot = None,
 ) -> None:
-    """Time against a plain training step and the authors' release, contenders interleaved."""
-    from .speed import measure_speed
+    from .cases import gpt
+    from .fidelity import Work, measure_fidelity, small_gpt
 
-    _run(lambda tell: measure_speed(rounds, quick, authors, work or ("gpt", "sudoku"), tell), json, quick)
+    def measure(tell: Progress) -> Record:
+        if quick:
+            work = Work(small_gpt(32, 2, 1, 3, 8, seed), (64, 256), 64, 2)
+        elif paper:
+            work = Work(replace(gpt(32, seed=seed), examples=examples, identity_injection=False), seeds=seeds)
+        else:
+            work = Work(small_gpt(d, tau, core, examples, tokens, seed), seeds=seeds)
+        return measure_fidelity(work, tell, ledger)
+
+    ledger = Ledger(json)
+    _run(measure, json, plot, quick, ledger)
 
 
 @app.command()
-def memory(quick: Quick = False, authors: Authors = True, json: Json = None) -> None:
-    """Peak memory over the model, each contender in its own process."""
-    from .memory import measure_memory
+def runtime(
+    rounds: Rounds = 3,
+    quick: Quick = False,
+    work: Work = None,
+    seed: Seed = 0,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """Featurising against an inference-only forward pass and a plain training step, and where the time goes."""
+    from .runtime import WORKS, measure_runtime
 
-    _run(lambda tell: measure_memory(quick, authors, tell), json, quick)
+    _run(lambda tell: measure_runtime(rounds, quick, work or WORKS, seed, tell), json, plot, quick)
+
+
+@app.command(help=f"Peak over the model against tau, B, m and mode; the largest batch under a budget. {RESUMES}")
+def memory(
+    quick: Quick = False,
+    authors: Annotated[bool, typer.Option("--authors/--no-authors", help="The authors' release, too.")] = True,
+    budget: Annotated[int | None, typer.Option(min=1, help="MiB over the model, for the largest batch.")] = None,
+    seed: Seed = 0,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    from .memory import measure_memory
+    from .memory import plan as plan_of
+
+    ledger = Ledger(json)
+    work = plan_of(quick, seed, None if budget is None else budget << 20)
+    _run(lambda tell: measure_memory(work, authors, tell, ledger), json, plot, quick, ledger)
+
+
+@app.command()
+def growth(rounds: Rounds = 5, quick: Quick = False, seed: Seed = 0, json: Json = None, plot: Plot = None) -> None:
+    """Exponents of time and memory in B, tau, L, d, m and n, beside what the analysis says."""
+    from .growth import measure_growth
+
+    _run(lambda tell: measure_growth(rounds, quick, seed, tell), json, plot, quick)
+
+
+@app.command()
+def peers(
+    rounds: Rounds = 3,
+    quick: Quick = False,
+    work: Work = None,
+    seed: Seed = 0,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """The same work by the authors' release, dattri and torch.func; answers checked before any time is taken."""
+    from .peers import WORKS, measure_peers
+
+    _run(lambda tell: measure_peers(rounds, quick, work or WORKS, seed, progress=tell), json, plot, quick)
 
 
 @app.command()
 def kernels(
     quick: Quick = False,
     m: Annotated[int, typer.Option(min=2, help="Sketch width.")] = 2048,
+    seed: Seed = 0,
     json: Json = None,
+    plot: Plot = None,
 ) -> None:
     """The cost model's constants, measured, and whether it picks the faster route."""
     from .kernels import SHAPES, measure_kernels
 
-    _run(lambda _: measure_kernels(m, 2 if quick else 15, SHAPES[:2] if quick else SHAPES), json, quick)
-
-
-@app.command()
-def fidelity(
-    quick: Quick = False,
-    d: Annotated[int, typer.Option(min=2, help="Width of the model.")] = 96,
-    tau: Annotated[int, typer.Option(min=1, help="Loop steps.")] = 8,
-    core: Annotated[int, typer.Option(min=1, help="Blocks in the loop.")] = 2,
-    examples: Annotated[int, typer.Option(min=1, help="Examples in the batch.")] = 4,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each.")] = 32,
-    seeds: Annotated[int, typer.Option(min=1, help="Sketches for each m.")] = 10,
-    full: Annotated[bool, typer.Option("--full", help="The 135.1M model at tau=32; takes an hour.")] = False,
-    json: Json = None,
-) -> None:
-    """Relative error of sketched scores against m, beside the paper's."""
-    from .cases import gpt
-    from .fidelity import WIDTHS, fidelity_case, measure_fidelity
-
-    case = gpt(32) if full else fidelity_case(d, tau, core, examples, tokens)
-    if quick:
-        case = fidelity_case(32, 2, 1, 3, 8)
-    _run(lambda tell: measure_fidelity(case, (64, 256) if quick else WIDTHS, 2 if quick else seeds, tell), json, quick)
-
-
-@app.command()
-def conservation(quick: Quick = False, json: Json = None) -> None:
-    """Sketched steps of the 135.1M model, summed, against the sketch of autograd's gradient."""
-    from .cases import gpt
-    from .conservation import measure_conservation
-
-    _run(lambda tell: measure_conservation(gpt(quick=quick), tell), json, quick)
+    shapes, repeats = (SHAPES[:2], 2) if quick else (SHAPES, 15)
+    _run(lambda tell: measure_kernels(m, repeats, shapes, seed, tell), json, plot, quick)
 
 
 @app.command()
@@ -104,30 +146,53 @@ def stream(
         ".bench"
     ),
     quick: Quick = False,
-    rounds: Annotated[int, typer.Option(min=1, help="The minimum over these is taken.")] = 3,
+    rounds: Rounds = 3,
+    seed: Seed = 0,
     json: Json = None,
+    plot: Plot = None,
 ) -> None:
     """Streaming top-k over a store on disk, against the bare product over the same mapped file."""
     from .stream import FULL, TINY, measure_stream
 
-    _run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell), json, quick)
+    _run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell, seed), json, plot, quick)
 
 
 @app.command()
-def authors(json: Json = None) -> None:
-    """Install the authors' release where needed, and check that as driven here it computes what it should."""
-    from .authors_check import check_authors
+def variants(
+    sketch: Annotated[
+        list[str] | None,
+        typer.Option(help="A shipped name or PATH:CLASS, once for each; all shipped ones unless given."),
+    ] = None,
+    m: Annotated[list[int] | None, typer.Option(min=1, help="A width, once for each; 64 to 1024 unless given.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Sketches for each point.")] = 5,
+    rounds: Rounds = 5,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """Shipped sketches, and yours, on one looped model: error against bytes and against time."""
+    from .variants import measure_variants, variant_work
 
-    _run(lambda _: check_authors(), json, False)
+    work = variant_work(quick, sketch, m, seeds, rounds, seed)
+    _run(lambda tell: measure_variants(work, tell), json, plot, quick)
 
 
 @app.command()
-def report(files: Annotated[list[Path], typer.Argument(help="JSON files written by the other commands.")]) -> None:
-    """Print measured figures as Markdown."""
-    from .report import markdown
+def report(
+    files: Annotated[list[Path], typer.Argument(help="JSON files written by the other commands.")],
+    out: Annotated[Path | None, typer.Option(help="A folder to fill: README.md, plots and the JSON files.")] = None,
+) -> None:
+    """Print measured figures as Markdown, or fill a folder with them and their plots."""
+    from .report import markdown, write_report
 
     with _bad_input_is_exit_code_2():
-        print(markdown([Record.load(file) for file in files]), end="")
+        records = [Record.load(file) for file in files]
+        if out is None:
+            print(markdown(records), end="")
+        else:
+            for file in write_report(records, out):
+                print(file)
 
 
 @contextmanager
@@ -139,21 +204,52 @@ def _bad_input_is_exit_code_2() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def _run(measure: Callable[[Progress], Record], json: Path | None, quick: bool) -> None:
+def _run(
+    measure: Callable[[Progress], Record],
+    json: Path | None,
+    plot: Path | None,
+    quick: bool,
+    ledger: Ledger | None = None,
+) -> None:
     with _bad_input_is_exit_code_2():
-        if json is not None and not json.absolute().parent.is_dir():
-            raise OSError(f"--json must be in a folder that exists, got {json}")
-        with Bystanders() as others:  # no spinner: its thread would run while the clock does
-            record = measure(lambda text: print(text, file=sys.stderr, flush=True))
+        _check_files(json, plot)
+        began = perf_counter()
+
+        def tell(text: str) -> None:  # no spinner: its thread would run while the clock does
+            print(f"{perf_counter() - began:7.1f} s  {text}", file=sys.stderr, flush=True)
+
+        with Bystanders() as others:
+            record = measure(tell)
         record.settings["CPU taken by other processes"] = others.says
+        record.settings["wall time"] = f"{perf_counter() - began:.0f} s"
         if json is not None:
             record.save(json)
+        if ledger is not None:
+            ledger.close()
+        if plot is not None:
+            from .plot import plot as draw
+
+            draw(record, plot)
     for table in record.all_tables:
         console.print(_rich(table))
+    console.print("; ".join(f"{name}: {value}" for name, value in {**record.machine, **record.settings}.items()))
     if others.disturbed:
         console.print(f"not a quiet machine: other processes took {others.says}; measure again")
     if quick:
         console.print("quick: tiny sizes, so neither the figures nor the verdicts mean anything")
+
+
+def _check_files(json: Path | None, plot: Path | None) -> None:
+    """Before anything is measured."""
+    for name, file in (("--json", json), ("--plot", plot)):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise OSError(f"{name} must be in a folder that exists, got {file}")
+    if plot is not None:
+        from .plot import require_matplotlib
+
+        if plot.suffix != ".png":
+            raise ValueError(f"--plot must be a .png file, got {plot}")
+        require_matplotlib()
 
 
 def _rich(table: Table) -> RichTable:

@@ -1,10 +1,12 @@
 """What is timed in this process, each as one function of a batch.
 
+    forward    inference: the forward pass alone, without a graph
     plain      forward and backward, all parameter gradients, `.grad` starting from None
     floor      parameters frozen, no sketch: forward, and gradients back to the loop's first output
     hooks      ours, step-resolved, memory="hooks"
     recompute  ours, step-resolved, memory="recompute"
     summed     ours, steps=False: the training side
+    dense      ours without a sketch: phi itself, (n, tau, D), as the paper's full-gradient baseline holds it
 
 Audits are off, and a Featurizer is made once and kept, as it is over the batches of a loader.
 """
@@ -30,20 +32,40 @@ OURS: dict[str, dict[str, Any]] = {
     "recompute": {"memory": "recompute"},
     "summed": {"memory": "hooks", "steps": False},
 }
-NAMES = ("plain", "floor", *OURS)
+NAMES = ("forward", "plain", "floor", *OURS, "dense")
+SAYS = {
+    "forward": "inference: forward only",
+    "plain": "plain forward+backward",
+    "floor": "floor: frozen, no sketch",
+    "hooks": "ours, hooks",
+    "recompute": "ours, recompute",
+    "summed": "ours, summed over steps",
+    "dense": "dense phi, no sketch",
+    "scores": "SDI and TracIn from features",
+}
 
 
 def contender(name: str, model: Any, config: LoopedConfig, sketch: SketchMap) -> Run:
     """One of NAMES, ready to run."""
     loss = room("fast").token_cross_entropy
+    if name == "forward":
+        return lambda batch: forward_only(model, batch)
     if name == "plain":
         return lambda batch: loss(model, batch).sum().backward()
     if name == "floor":
         return lambda batch: _forward_and_input_gradients(model, loss, batch)
-    if name not in OURS:
+    if name not in NAMES:
         raise ValueError(f"contender must be one of {NAMES}, got {name!r}")
-    run: Run = room("fast").Featurizer(model, loss, loop=config.loop(), sketch=sketch, audit="off", **OURS[name])
+    options = OURS.get(name, {"memory": "hooks"})
+    run: Run = room("fast").Featurizer(
+        model, loss, loop=config.loop(), sketch=None if name == "dense" else sketch, audit="off", **options
+    )
     return run
+
+
+def forward_only(model: Any, batch: Batch) -> None:
+    with torch.inference_mode():
+        model(batch)
 
 
 def _forward_and_input_gradients(model: Any, loss: Callable[[Any, Batch], Tensor], batch: Batch) -> None:

@@ -1,131 +1,154 @@
 """Fidelity: relative error of sketched SDI and TracIn against m, on a looped GPT, with exact scores as the truth.
 
 As in the paper: random tokens, one batch that is both training and query set, relative Frobenius error, mean over
-sketch seeds, the slope of log error against log m. Conservation: the summed sketched steps against the sketch, by its
-definition, of the summed exact gradient.
+sketch seeds, the slope of log error against log m. One pass per seed at the largest m gives all smaller ones by
+folding. Then the bytes of one m are spread over the parameters by their norms on another batch (`sdi.spread`), and the
+error compared, seed by seed. Conservation: the summed sketched steps against the sketch, by its definition, of
+autograd's own gradient of the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from torch import Tensor
 
 from sdi.backends import room
+from sdi.features import Features
 from sdi.looped_config import LoopedConfig
+from sdi.sketch_map import SketchMap
+from sdi.spread import spread
 
-from .cases import Case
+from .cases import Batch, Case
+from .fidelity_record import make_record
+from .fold import fold
 from .interleave import Progress
+from .ledger import Ledger
 from .machine import THREADS
-from .record import Record, Table
+from .record import Record
 
-PAPER = {"SDI error at m=2048": "0.0388", "TracIn error at m=2048": "0.0220", "slope": "-0.489"}
 WIDTHS = (256, 512, 1024, 2048, 4096, 8192)
+PILOT_M, PILOT_EXAMPLES = 256, 2
 
 
 @dataclass(frozen=True)
-class Truth:
-    """Exact scores by the exact route, which never holds a step gradient, and the whole gradient of each parameter."""
+class Work:
+    """The model and batch, the widths that are compared, and the one whose bytes are spread."""
 
-    sdi: Float[np.ndarray, "n n tau"]
-    tracin: Float[np.ndarray, "n n"]
-    g: dict[str, np.ndarray]
+    case: Case
+    widths: tuple[int, ...] = WIDTHS
+    spread_at: int = 2048
+    seeds: int = 10
+
+    def __post_init__(self) -> None:
+        wide = max(self.widths)
+        if len(self.widths) < 2 or self.seeds < 1 or any(wide % m for m in self.widths):
+            raise ValueError(
+                f"widths must be two or more that divide the largest, for at least one seed, "
+                f"got {list(self.widths)} and {self.seeds}"
+            )
+        if self.spread_at not in self.widths:
+            raise ValueError(f"the m to be spread must be one of {list(self.widths)}, got {self.spread_at}")
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Of one sketch, relative."""
-
-    sdi: float
-    tracin: float
-    conservation: float
-
-
-def fidelity_case(d: int = 96, tau: int = 8, core: int = 2, examples: int = 4, tokens: int = 32) -> Case:
+def small_gpt(d: int = 96, tau: int = 8, core: int = 2, examples: int = 4, tokens: int = 32, seed: int = 0) -> Case:
     """A looped GPT of the wanted size. A matrix with at most m entries is kept, so d * d should be above every m."""
-    heads = next(h for h in (12, 8, 6, 4, 2, 1) if d % h == 0 and (d // h) % 2 == 0)
+    heads = next((h for h in (12, 8, 6, 4, 2, 1) if d % h == 0 and (d // h) % 2 == 0), None)
+    if heads is None:
+        raise ValueError(f"d must be even, got {d}")
     config = LoopedConfig.looped_gpt(vocab=512, classes=512, d=d, heads=heads, tau=tau, core=core, length=tokens)
-    return Case("gpt", config, examples, tokens, WIDTHS[0])
+    return Case("gpt", config, examples, tokens, WIDTHS[0], seed, identity_injection=False)
 
 
-def measure_fidelity(
-    case: Case, widths: Sequence[int] = WIDTHS, seeds: int = 10, progress: Progress = lambda _: None
-) -> Record:
-    """Errors for every m and seed."""
-    if len(widths) < 2 or seeds < 1:
-        raise ValueError(f"a slope needs at least two widths and one seed, got {list(widths)} and {seeds}")
-    torch.set_num_threads(THREADS)
-    model, batch = case.model(), case.batch()
-    progress("exact scores")
-    exact = exact_truth(case, model, batch)
-    errors: dict[int, list[Errors]] = {}
-    for m in widths:
-        errors[m] = []
-        for seed in range(seeds):
-            progress(f"m={m}, seed {seed}")
-            errors[m].append(_errors(replace(case, m=m), seed, model, batch, exact))
-    return _record(case, errors)
+class Bench:
+    """One model with its exact scores, and the errors of any sketch."""
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.case, self.fast = work, work.case, room("fast")
+        self.model: Any = self.case.model()
+        self.batch = self.case.batch()
+
+    def truth(self) -> dict[str, Any]:
+        """By the exact route, which never holds a step gradient."""
+        scores = self.fast.exact_scores(
+            self.model, self.fast.token_cross_entropy, [self.batch], [self.batch], loop=self.case.config.loop()
+        )
+        return {"sdi": scores.sdi.tolist(), "tracin": scores.tracin.tolist()}
+
+    def featurize(self, sketch: SketchMap, batch: Batch | None = None) -> Features:
+        features: Features = self.fast.featurize(
+            self.model,
+            self.fast.token_cross_entropy,
+            self.batch if batch is None else batch,
+            loop=self.case.config.loop(),
+            sketch=sketch,
+            audit="off",
+        )
+        return features
+
+    def pilot(self) -> dict[str, int]:
+        """The widths that take the bytes of one m, by the norms of a batch of its own."""
+        batch = replace(self.case, examples=PILOT_EXAMPLES).batch(which=2)
+        return spread(self.featurize(self.case.sketch(which=999, m=PILOT_M), batch), self.work.spread_at)
+
+    def one_seed(self, which: int, truth: dict[str, Any], widths: dict[str, int]) -> dict[str, Any]:
+        """Errors at every m, with spread widths, and conservation."""
+        began = perf_counter()
+        wide = self.case.sketch(which, max(self.work.widths))
+        features = self.featurize(wide)
+        folded = {m: fold(features, wide, self.case.sketch(which, m)) for m in self.work.widths}
+        spent = self.case.sketch(which, widths)
+        return {
+            "errors": {str(m): errors(f, truth) for m, f in folded.items()},
+            "spread": errors(self.featurize(spent), truth),
+            "conservation": self.conservation(features, wide),
+            "seconds": perf_counter() - began,
+        }
+
+    def conservation(self, features: Features, sketch: SketchMap) -> float:
+        """Relative error of the batch's gradient: sketched steps, summed, against the sketch of autograd's."""
+        whole = {name: g.numpy().astype(np.float64) for name, g in self.gradient.items()}
+        return relative(features.g.astype(np.float64).sum(axis=0), sketch.apply(whole))
+
+    @cached_property
+    def gradient(self) -> dict[str, Tensor]:
+        """Of the whole batch, by autograd alone."""
+        names = self.case.config.loop().select(self.case.config.shapes())
+        body = {name: p for name, p in self.model.named_parameters() if name in set(names)}
+        loss = self.fast.token_cross_entropy(self.model, self.batch).sum()
+        return dict(zip(body, torch.autograd.grad(loss, list(body.values())), strict=True))
 
 
-def exact_truth(case: Case, model: object, batch: object) -> Truth:
-    fast, loop = room("fast"), case.config.loop()
-    scores = fast.exact_scores(model, fast.token_cross_entropy, [batch], [batch], loop=loop)
-    dense = fast.featurize(model, fast.token_cross_entropy, batch, loop=loop, steps=False, audit="off")
-    g = {b.name: dense.g[:, b.start : b.stop].reshape(-1, *b.shape) for b in dense.blocks}
-    return Truth(scores.sdi, scores.tracin, g)
+def errors(features: Features, truth: dict[str, Any]) -> list[float]:
+    """Of SDI and of TracIn, relative."""
+    fast = room("fast")
+    return [
+        relative(fast.sdi(features, features), np.array(truth["sdi"])),
+        relative(fast.tracin(features, features), np.array(truth["tracin"])),
+    ]
 
 
-def _errors(case: Case, seed: int, model: object, batch: object, exact: Truth) -> Errors:
-    fast, sketch = room("fast"), case.sketch(seed)
-    sketched = fast.featurize(
-        model, fast.token_cross_entropy, batch, loop=case.config.loop(), sketch=sketch, audit="off"
-    )
-    return Errors(
-        sdi=_relative(fast.sdi(sketched, sketched), exact.sdi),
-        tracin=_relative(fast.tracin(sketched, sketched), exact.tracin),
-        conservation=_relative(sketched.g, sketch.apply(exact.g)),
-    )
-
-
-def _relative(estimate: np.ndarray, truth: np.ndarray) -> float:
+def relative(estimate: Float[np.ndarray, "..."], truth: Float[np.ndarray, "..."]) -> float:
     return float(np.linalg.norm(estimate - truth) / np.linalg.norm(truth))
 
 
-def slope(widths: Sequence[int], means: Sequence[float]) -> float:
-    """Of log error against log m.
-
-    >>> round(slope([1, 4, 16], [1.0, 0.5, 0.25]), 6)
-    -0.5
-    """
-    return float(np.polyfit(np.log(widths), np.log(means), 1)[0])
-
-
-def _record(case: Case, errors: dict[int, list[Errors]]) -> Record:
-    sdi = {m: [e.sdi for e in found] for m, found in errors.items()}
-    tracin = {m: [e.tracin for e in found] for m, found in errors.items()}
-    worst = max(e.conservation for found in errors.values() for e in found)
-    rows = [[str(m), _mean(sdi[m]), _mean(tracin[m])] for m in errors]
-    steepness = slope(list(errors), [float(np.mean(sdi[m])) for m in errors])
-    at = 2048 if 2048 in errors else max(errors)
-    beside = [
-        [f"SDI error at m={at}", _mean(sdi[at]), PAPER["SDI error at m=2048"] if at == 2048 else "-"],
-        [f"TracIn error at m={at}", _mean(tracin[at]), PAPER["TracIn error at m=2048"] if at == 2048 else "-"],
-        ["slope of log SDI error against log m", f"{steepness:.3f}", PAPER["slope"]],
-        ["conservation, relative, worst", f"{worst:.1e}", "about 1e-7, absolute"],
-    ]
-    figures = {f"sdi m={m}": values for m, values in sdi.items()} | {f"tracin m={m}": v for m, v in tracin.items()}
-    figures |= {"slope": [steepness], "conservation": [worst]}
-    tables = [
-        Table("Relative error, mean and standard deviation over seeds", ("m", "SDI", "TracIn"), rows),
-        Table("Beside the paper's, which are of the 135.1M model, tau=32", ("figure", "here", "paper"), beside),
-    ]
-    c = case.config
-    model = f"looped GPT, d={c.d}, {c.core} core blocks, tau={c.tau}, B={case.examples}, L={case.tokens}"
-    return Record("fidelity", {"model": model, "seeds": len(next(iter(errors.values())))}, figures, tables)
-
-
-def _mean(values: Sequence[float]) -> str:
-    return f"{np.mean(values):.4f} ± {np.std(values):.4f}"
+def measure_fidelity(work: Work, progress: Progress = lambda _: None, ledger: Ledger | None = None) -> Record:
+    """Errors for every m and seed. What the ledger holds already is not measured again."""
+    torch.set_num_threads(THREADS)
+    ledger = ledger or Ledger()
+    ledger.open({"case": work.case.to_dict(), "widths": work.widths, "spread": work.spread_at})
+    bench = Bench(work)
+    truth = ledger.once("exact scores", bench.truth, progress)
+    widths = ledger.once("pilot", bench.pilot, progress)
+    found = []
+    for k in range(work.seeds):
+        found.append(ledger.once(f"sketch {k + 1}", partial(bench.one_seed, k, truth, widths), progress))
+        progress(f"sketch {k + 1} of {work.seeds}: {found[-1]['seconds']:.1f} s")
+    pilot = f"{PILOT_EXAMPLES} other examples at m={PILOT_M}"
+    return make_record(work, widths, found, pilot)

@@ -8,9 +8,9 @@ Progress = Callable[[str], None]
 
 
 def interleave(
-    turns: Mapping[str, Callable[[], float]], rounds: int, progress: Progress = lambda _: None
+    turns: Mapping[str, Callable[[], float]], rounds: int, progress: Progress = lambda _: None, warm: bool = False
 ) -> dict[str, list[float]]:
-    """What each turn measured in each round, after one warm-up round that is thrown away.
+    """What each turn measured in each round, after one warm-up round that is thrown away, unless all are warm.
 
     >>> interleave({"a": lambda: 1.0, "b": lambda: 2.0}, rounds=3)
     {'a': [1.0, 1.0, 1.0], 'b': [2.0, 2.0, 2.0]}
@@ -18,7 +18,7 @@ def interleave(
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, got {rounds}")
     measured: dict[str, list[float]] = {name: [] for name in turns}
-    for k in range(rounds + 1):
+    for k in range(1 if warm else 0, rounds + 1):
         for name, turn in turns.items():
             progress(f"{name}, " + (f"round {k} of {rounds}" if k else "warm-up"))
             value = turn()

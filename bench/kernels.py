@@ -20,6 +20,8 @@ import torch
 from sdi.backends import room
 from sdi.sketches import TensorSketch
 
+from .chart import Chart
+from .interleave import Progress
 from .machine import THREADS
 from .record import Record, Table
 
@@ -31,27 +33,40 @@ EXAMPLES = 4
 CPU = torch.device("cpu")
 
 
-def measure_kernels(m: int = 2048, repeats: int = 15, shapes: Sequence[tuple[int, int, int]] = SHAPES) -> Record:
+def measure_kernels(
+    m: int = 2048,
+    repeats: int = 15,
+    shapes: Sequence[tuple[int, int, int]] = SHAPES,
+    seed: int = 0,
+    progress: Progress = lambda _: None,
+) -> Record:
     torch.set_num_threads(THREADS)
+    torch.manual_seed(seed)
+    progress("constants of the cost model")
     code = room("fast.tensor_sketch")
     measured = measure_constants(m, repeats)
     constants = [[name, f"{ns:.4f}", f"{getattr(code, name):.4f}"] for name, ns in measured.items()]
     figures = {name: [ns] for name, ns in measured.items()}
-    rows, right = [], 0
+    rows, bars, right = [], [], 0
     for shape in shapes:
+        progress("routes: {} x {}, {} tokens".format(*shape))
         fft, gemm, picked = time_routes(shape, m, repeats)
         figures["{}x{} {} tokens".format(*shape)] = [fft, gemm]
         faster = "fft" if fft < gemm else "gemm"
         right += picked == faster
         lost = 0.0 if picked == faster else max(fft, gemm) / min(fft, gemm) - 1
-        cells = [*map(str, shape), f"{fft * 1e3:.2f}", f"{gemm * 1e3:.2f}", faster, picked]
-        rows.append([*cells, "yes" if picked == faster else f"no, +{lost:.0%}"])
-    columns = ("d_out", "d_in", "tokens", "fft, ms", "gemm, ms", "faster", "picked", "right")
+        bars.append(("{}x{}, {} tokens: {}".format(*shape, picked), gemm / fft))
+        cells = [*map(str, shape), f"{gemm / fft:.2f}", faster, picked]
+        rows.append(
+            [*cells, "yes" if picked == faster else f"no, +{lost:.0%}", f"{fft * 1e3:.2f}", f"{gemm * 1e3:.2f}"]
+        )
+    columns = ("d_out", "d_in", "tokens", "gemm / fft", "faster", "picked", "right", "fft, ms", "gemm, ms")
     tables = [
         Table(f"Cost constants, nanoseconds, m={m}", ("constant", "measured", "in the code"), constants),
         Table(f"Routes, {EXAMPLES} examples, m={m}: {right} of {len(rows)} picked rightly", columns, rows),
     ]
-    return Record("kernels", {"m": m, "repeats": repeats}, figures, tables)
+    chart = Chart(f"Time of gemm / fft at m={m}, and the route picked", "ratio", "", bars=bars)
+    return Record("kernels", {"m": m, "repeats": repeats, "seed": seed}, figures, tables, charts=[chart])
 
 
 def best_of(run: Callable[[], object], repeats: int) -> float:
@@ -93,7 +108,7 @@ def measure_constants(m: int, repeats: int) -> dict[str, float]:
 def time_routes(shape: tuple[int, int, int], m: int, repeats: int) -> tuple[float, float, str]:
     """Seconds of the fft and of the gemm route, and the one that the cost model picks."""
     d_out, d_in, tokens = shape
-    sketch = TensorSketch.draw((d_out, d_in), m, 0, "bench")
+    sketch = TensorSketch.draw((d_out, d_in), m, name="bench")
     tables = room("fast.tensor_sketch").TorchTensorSketch(sketch, CPU, torch.float32)
     work = room("fast.workspace").Workspace(CPU, room("fast.memory").CACHE_BYTES)
     u, v = torch.randn(EXAMPLES, tokens, d_out), torch.randn(EXAMPLES, tokens, d_in)

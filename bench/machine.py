@@ -7,7 +7,7 @@ import platform
 
 import torch
 
-THREADS = 2
+THREADS = int(os.environ.get("OMP_NUM_THREADS") or 2)  # of this process and of every worker
 
 
 def describe_machine() -> dict[str, str]:

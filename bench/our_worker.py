@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import json
-import sys
 from contextlib import suppress
 from typing import Any
 
 import torch
 
 from .cases import Case, tiny_part
-from .contenders import contender, seconds
+from .contenders import contender as make_contender
+from .contenders import seconds
 from .machine import THREADS
+from .serve import serve
 
 
 class Worker:
@@ -24,7 +24,7 @@ class Worker:
         torch.set_num_threads(THREADS)
         self.case = Case.from_dict(case)
         self.model, self.batch = self.case.model(), self.case.batch()
-        self.run_one = _contender(contender, self.model, self.case)
+        self.run_one = make_contender(contender, self.model, self.case.config, self.case.sketch())
         return {}
 
     def run(self, tiny: bool = False) -> dict[str, Any]:
@@ -39,21 +39,5 @@ class Worker:
         return {}
 
 
-def _contender(name: str, model: Any, case: Case) -> Any:
-    return contender(name, model, case.config, case.sketch())
-
-
-def main() -> None:
-    answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not spoil an answer
-    worker = Worker()
-    for line in sys.stdin:
-        question = json.loads(line)
-        try:
-            answer = {"ok": True, **getattr(worker, question.pop("do"))(**question)}
-        except Exception as error:
-            answer = {"ok": False, "error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(Worker())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .bars import Verdict
+from .chart import Chart
 from .machine import describe_machine
 
 
@@ -29,6 +30,7 @@ class Record:
     figures: Mapping[str, Sequence[float]]  # every round, every seed
     tables: Sequence[Table]
     bars: Sequence[Verdict] = ()
+    charts: Sequence[Chart] = ()
     command: str = field(default_factory=lambda: " ".join(["sdi-bench", *sys.argv[1:]]))
     machine: Mapping[str, str] = field(default_factory=describe_machine)
 
@@ -57,4 +59,6 @@ class Record:
         if not isinstance(content, dict) or content.pop("version", None) != 1:
             raise ValueError(f"{path} was not written by this version of sdi-bench")
         bars = [Verdict(b["says"], b["sense"], b["bound"], b["value"]) for b in content.pop("bars")]
-        return cls(**{**content, "tables": [Table(**table) for table in content["tables"]], "bars": bars})
+        tables = [Table(**table) for table in content["tables"]]
+        charts = [Chart.from_dict(chart) for chart in content.pop("charts", [])]
+        return cls(**{**content, "tables": tables, "bars": bars, "charts": charts})

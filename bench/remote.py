@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,11 @@ class WorkerFailed(RuntimeError):
 class Remote:
     """Each question is {"do": ..., ...}; the answer is {"ok": true, ...} or {"ok": false, "error": ...}."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str] | None = None, patience: float | None = None
+    ) -> None:
+        """patience: seconds to wait for an answer; a worker that takes longer is ended."""
+        self._patience = patience
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the worker)
         self._process = subprocess.Popen(
             list(command), env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
@@ -34,6 +39,9 @@ class Remote:
         with suppress(BrokenPipeError):  # what it wrote before it ended says more
             self._process.stdin.write(json.dumps({"do": do, **more}) + "\n")
             self._process.stdin.flush()
+        if self._patience is not None and not select.select([self._process.stdout], [], [], self._patience)[0]:
+            self._process.kill()
+            raise WorkerFailed(f"{do!r} gave no answer in {self._patience:g} seconds")
         line = self._process.stdout.readline()
         answer: dict[str, Any] = json.loads(line) if line else {"ok": False, "error": "the worker ended"}
         if not answer.pop("ok"):

@@ -24,6 +24,7 @@ from sdi.store import Store
 from sdi.topk import stream_top, train_blocks
 
 from .bars import BARS_OF_STREAM, judge
+from .chart import Chart
 from .interleave import Progress, interleave
 from .record import Record, Table
 
@@ -41,9 +42,9 @@ TINY = Size(300, 2, 16, 4, 128)
 POINT = Checkpoint(path=Path("synthetic"), eta=1.0, fingerprint="0" * 64)
 
 
-def measure_stream(folder: Path, size: Size, rounds: int, tell: Progress) -> Record:
+def measure_stream(folder: Path, size: Size, rounds: int, tell: Progress, seed: int = 0) -> Record:
     """Make the store where it is missing, and time both."""
-    store = make_store(folder / f"stream-{size.examples}x{size.parameters * size.m}", size, tell)
+    store = make_store(folder / f"stream-{size.examples}x{size.parameters * size.m}-{seed}", size, tell, seed)
     began = time.perf_counter()
     for _ in train_blocks(store, [POINT]):  # opens, and so checks, every shard
         pass
@@ -75,16 +76,17 @@ def measure_stream(folder: Path, size: Size, rounds: int, tell: Progress) -> Rec
     ]
     return Record(
         kind="stream",
-        settings={**size._asdict(), "rounds": rounds, "file": f"{size_gb:.2f} GB"},
+        settings={**size._asdict(), "rounds": rounds, "seed": seed, "file": f"{size_gb:.2f} GB"},
         figures={**seconds, "memory in GB": [gigabytes], "sha256": [checked]},
         tables=[Table("Streaming top-k", ("what", "measured", "rate"), rows)],
         bars=judge(BARS_OF_STREAM, {**best, "memory": gigabytes, "one GB": 1.0}),
+        charts=[Chart("Streaming top-k", "seconds for one query with its steps", "", bars=list(best.items()))],
     )
 
 
-def make_store(path: Path, size: Size, tell: Progress) -> Store:
+def make_store(path: Path, size: Size, tell: Progress, seed: int = 0) -> Store:
     """A store of random features; what is there already is kept."""
-    sketch = SketchMap.draw({f"w{k}": (size.m, 2) for k in range(size.parameters)}, size.m, seed=0)
+    sketch = SketchMap.draw({f"w{k}": (size.m, 2) for k in range(size.parameters)}, size.m, seed)
     store = Store.create(path, sketch, {"dtype": "float32", "made": "for sdi-bench stream"})
     width = sketch.size
     with store.writing():
@@ -94,11 +96,11 @@ def make_store(path: Path, size: Size, tell: Progress) -> Store:
             if ids[0] in stored:
                 continue
             tell(f"writing training examples, {start} of {size.examples}")
-            values = np.random.default_rng(start).standard_normal((len(ids), width), dtype=np.float32)
+            values = np.random.default_rng([seed, start]).standard_normal((len(ids), width), dtype=np.float32)
             tau = np.full(len(ids), size.steps)
             store.append(POINT.key, "train", Features(values, tau, sketch.blocks, sketch.label, None, tuple(ids)), ids)
         if "q" not in store.rows(POINT.key, "query"):
-            phi = np.random.default_rng(1).standard_normal((1, size.steps, width), dtype=np.float32)
+            phi = np.random.default_rng([seed, size.examples]).standard_normal((1, size.steps, width), dtype=np.float32)
             tau = np.array([size.steps])
             store.append(POINT.key, "query", Features(phi, tau, sketch.blocks, sketch.label, None, ("q",)), ["q"])
     return store

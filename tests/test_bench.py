@@ -15,23 +15,26 @@ import torch
 from typer.testing import CliRunner
 
 import sdi.fast
-from sdi.bench import authors, bars, cli, fidelity, kernels, memory, speed
+from sdi.bench import bars, cli, environment, fidelity, growth, intervals, kernels, largest, memory, peers, runtime
 from sdi.bench import interleave as turns
 from sdi.bench.authors_worker import Twin, token_losses
-from sdi.bench.bars import BARS_OF_MEMORY, BARS_OF_SPEED, Bar, judge
+from sdi.bench.bars import BARS_OF_MEMORY, BARS_OF_PEERS, BARS_OF_RUNTIME, Bar, judge
 from sdi.bench.bystanders import Bystanders
 from sdi.bench.cases import Case, gpt, sudoku
 from sdi.bench.contenders import contender
+from sdi.bench.environment import Environment
 from sdi.bench.interleave import interleave
+from sdi.bench.peak import peak_over_model
 from sdi.bench.record import Record, Table
 from sdi.bench.remote import Remote, WorkerFailed
 from sdi.bench.report import markdown
+from sdi.bench.where import Clock
 
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
-    for module in (speed, kernels, fidelity):
+    for module in (runtime, kernels, fidelity, growth, peers):
         monkeypatch.setattr(module, "THREADS", 1)
     torch.set_num_threads(1)
     yield
@@ -65,12 +68,17 @@ def test_a_bar_is_met_by_equality_and_not_measured_without_its_figures() -> None
 
 
 def test_every_bar_names_figures_that_are_measured() -> None:
-    timed = {f"{work} {name}" for work, names in speed.CONTENDERS.items() for name in (*names, "authors")}
-    assert {name for bar in BARS_OF_SPEED for name in (bar.top, bar.bottom)} <= timed
-    peaks = {f"{name} {tau}" for name, tau in memory.RUNS}
+    timed = {f"{work} {name}" for work in runtime.WORKS for name in runtime.CONTENDERS}
+    assert {name for bar in BARS_OF_RUNTIME for name in (bar.top, bar.bottom)} <= timed
+    timed = {f"{work} {peer.name}" for work in peers.WORKS for peer in peers.PEERS}
+    assert {name for bar in BARS_OF_PEERS for name in (bar.top, bar.bottom)} <= timed
+    plan = memory.plan()
+    peaks = {f"{mode} {v}={x}" for mode in ("hooks", "recompute") for v, xs in plan.sweeps.items() for x in xs}
+    peaks |= {f"{name} tau={tau}" for name, tau in plan.beside} | {f"largest {mode}" for mode in memory.MODES}
     assert {name for bar in BARS_OF_MEMORY for name in (bar.top, bar.bottom)} <= peaks
-    figures = {"recompute 16": 1.0, "authors 16": 6.0, "recompute 8": 1.0, "recompute 32": 2.0}
-    assert [verdict.met for verdict in judge(BARS_OF_MEMORY, figures)] == [True, False]
+    figures = {"recompute tau=16": 1.0, "authors tau=16": 6.0, "recompute tau=8": 1.0, "recompute tau=32": 2.0}
+    figures |= {"largest dense": 4.0, "largest recompute": 39.0}
+    assert [verdict.met for verdict in judge(BARS_OF_MEMORY, figures)] == [True, False, False]
 
 
 def test_contenders_take_turns_and_the_warm_up_is_thrown_away() -> None:
@@ -82,6 +90,7 @@ def test_contenders_take_turns_and_the_warm_up_is_thrown_away() -> None:
 
     found = interleave({"a": lambda: turn("a"), "b": lambda: turn("b")}, rounds=2)
     assert order == ["a", "b"] * 3
+    assert interleave({"a": lambda: turn("a")}, rounds=1, warm=True) == {"a": [7.0]}
     assert found == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
     with pytest.raises(ValueError, match="rounds must be at least 1, got 0"):
         interleave({}, rounds=0)
@@ -110,13 +119,14 @@ def test_the_authors_worker_refuses_a_model_it_does_not_have() -> None:
         Twin(config)
 
 
-def test_a_failed_install_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_install_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SDI_BENCH_CACHE", str(tmp_path))
     failed = subprocess.CompletedProcess([], 1, "", "no network")
-    monkeypatch.setattr(authors.subprocess, "run", lambda *args, **kwargs: failed)
-    with pytest.raises(OSError, match="--no-authors"):
-        authors.install_authors()
-    assert not authors.authors_home().exists()
+    monkeypatch.setattr(environment.subprocess, "run", lambda *args, **kwargs: failed)
+    peer = Environment("peer==1.0")
+    with pytest.raises(OSError, match=r"(?s)pip could not install peer==1.0 into .*no network"):
+        peer.install()
+    assert not peer.home.exists()
 
 
 @pytest.mark.parametrize("case", [gpt(2, quick=True), sudoku(quick=True)], ids=lambda case: case.name)
@@ -129,23 +139,56 @@ def test_the_floor_makes_no_parameter_gradient_and_leaves_the_model_as_it_came(c
         contender("fastest", model, case.config, case.sketch())
 
 
-def test_speed_runs_without_the_authors_release(tmp_path: Path) -> None:
-    file = tmp_path / "speed.json"
-    printed = run("speed", "--quick", "--no-authors", "--rounds", 2, "--json", file)
-    assert "not measured" in printed
+def test_runtime_says_where_the_time_goes(tmp_path: Path) -> None:
+    file = tmp_path / "runtime.json"
+    run("runtime", "--quick", "--rounds", 2, "--json", file, "--plot", tmp_path / "runtime.png")
     content = json.loads(file.read_text())
-    assert len(content["figures"]["gpt hooks"]) == 2
-    assert [bar["met"] is None for bar in content["bars"]] == [False, False, True, True, False, False]
+    for name in ("forward", "plain", "hooks", "recompute", "summed", "sketches", "scores"):
+        assert len(content["figures"][f"sudoku {name}"]) == 2
+    assert [bar["met"] is None for bar in content["bars"]] == [False] * 4
+    layers = next(t for t in content["tables"] if t["title"] == "gpt: sketches, layer by layer")
+    assert sorted(row[0] for row in layers["rows"]) == sorted(
+        [
+            "inject.weight",
+            *(f"core.*.attn.{k}.weight" for k in "qkvo"),
+            *(f"core.*.mlp.{k}.weight" for k in ("up", "down")),
+        ]
+    )
+    assert {row[5] for row in layers["rows"]} == {"2"}  # one block, two steps
+    assert (tmp_path / "runtime.png").read_bytes().startswith(b"\x89PNG")
     table = run("report", file)
     assert "| ratio | measured | bar | verdict |" in table
     assert torch.__version__ in table
 
 
-def test_memory_is_watched_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(memory, "RUNS", (("recompute", 8),))
-    file = tmp_path / "memory.json"
-    run("memory", "--quick", "--no-authors", "--json", file)
-    assert json.loads(file.read_text())["figures"]["recompute 8"][0] > 0
+def test_a_clock_passes_everything_on_and_counts() -> None:
+    seen: list[tuple[object, ...]] = []
+
+    class Sink:
+        def open(self, *given: object) -> None:
+            seen.append(("open", *given))
+
+        def outer(self, *given: object) -> None:
+            seen.append(("outer", *given))
+
+        def rows(self, *given: object) -> None:
+            seen.append(("rows", *given))
+
+        def whole(self, *given: object) -> None:
+            seen.append(("whole", *given))
+
+    clock, u = Clock(Sink()), torch.zeros(2, 5, 3)
+    clock.open(2, 4)
+    clock.outer(0, u, u)
+    clock.rows(1, u, u)
+    clock.whole(None, u)
+    assert seen == [("open", 2, 4), ("outer", 0, u, u), ("rows", 1, u, u), ("whole", None, u)]
+    assert clock.seconds > 0
+    assert clock.tokens == 5
+
+
+def test_memory_is_watched_in_a_process_of_its_own() -> None:
+    assert peak_over_model("recompute", gpt(2, quick=True)) > 0
 
 
 def test_kernels_print_the_four_constants_and_the_picks(tmp_path: Path) -> None:
@@ -156,28 +199,13 @@ def test_kernels_print_the_four_constants_and_the_picks(tmp_path: Path) -> None:
         assert json.loads(file.read_text())["figures"][name][0] > 0
 
 
-def test_fidelity_errors_fall_with_m_and_conservation_holds(tmp_path: Path) -> None:
-    file = tmp_path / "fidelity.json"
-    assert "-0.489" in run("fidelity", "--quick", "--json", file)
-    figures = json.loads(file.read_text())["figures"]
-    assert figures["slope"][0] < 0
-    assert figures["conservation"][0] < 1e-5
-
-
-def test_conservation_holds_at_a_tiny_size(tmp_path: Path) -> None:
-    run("conservation", "--quick", "--json", tmp_path / "c.json")
-    found = Record.load(tmp_path / "c.json")
-    assert [bar.met for bar in found.bars] == [True]
-    assert 0 < found.figures["body"][0] < 1e-6
-
-
 def test_the_stream_is_timed_against_the_bare_product(tmp_path: Path) -> None:
     for _ in range(2):  # the second time finds the store made
         run("stream", "--quick", "--folder", tmp_path, "--rounds", 1, "--json", tmp_path / "s.json")
     found = Record.load(tmp_path / "s.json")
     assert {"product", "top-k", "memory in GB", "sha256"} <= set(found.figures)
     assert len(found.bars) == 2
-    assert sorted(p.name for p in tmp_path.glob("stream-*")) == ["stream-300x32"]
+    assert sorted(p.name for p in tmp_path.glob("stream-*")) == ["stream-300x32-0"]
 
 
 def test_records_come_back_from_json_as_they_were(tmp_path: Path) -> None:
@@ -196,12 +224,23 @@ def test_bad_input_ends_with_code_2_and_a_reason(tmp_path: Path) -> None:
     for arguments, reason in (
         (["report", tmp_path / "other.json"], "not written by this version"),
         (["report", tmp_path / "none.json"], "No such file"),
-        (["speed", "--quick", "--no-authors", "--work", "chess"], "work must be one of"),
+        (["runtime", "--quick", "--work", "chess"], "work must be one of"),
+        (["peers", "--quick", "--work", "chess"], "work must be one of"),
         (["kernels", "--quick", "--json", tmp_path / "no" / "k.json"], "--json must be in a folder that exists"),
+        (["kernels", "--quick", "--plot", tmp_path / "k.pdf"], "--plot must be a .png file"),
+        (["fidelity", "--d", 33], "d must be even, got 33"),
     ):
         found = CliRunner().invoke(cli.app, [str(a) for a in arguments])
         assert found.exit_code == 2
         assert reason in found.stderr
+
+
+def test_a_worker_that_does_not_answer_is_ended() -> None:
+    with Remote([sys.executable, "-c", "import time; time.sleep(600)"], patience=0.1) as remote:
+        with pytest.raises(WorkerFailed, match=r"'run' gave no answer in 0.1 seconds"):
+            remote.ask("run")
+        with pytest.raises(WorkerFailed, match="the worker ended"):
+            remote.ask("run")
 
 
 def test_a_worker_that_fails_says_why() -> None:
@@ -213,7 +252,7 @@ def test_a_worker_that_fails_says_why() -> None:
             remote.ask("run")
 
 
-@pytest.mark.parametrize("module", [bars, fidelity, turns], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [bars, growth, intervals, largest, turns], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted
