@@ -50,7 +50,8 @@ def run_pass(
         random = RandomState()
         while True:
             random.restore()
-            tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)))
+            memory.arena.clear()
+            tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)), memory.arena)
             units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
             try:
                 with tracer.attached(), units:

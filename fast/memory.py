@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from .arena import Arena
+
 MODES = ("auto", "hooks", "recompute")
 CACHE_BYTES = 4 << 20  # small enough for a kernel's buffers to stay in cache, large enough for few calls
 
@@ -32,6 +34,7 @@ class Memory:
         self.mode = mode
         self.budget = budget if budget is not None or mode != "auto" else free_bytes() // 2
         self.recompute = mode == "recompute"
+        self.arena = Arena()
         self.rows: int | None = None  # examples at a time; None for the whole batch
 
     @property

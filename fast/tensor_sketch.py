@@ -45,6 +45,7 @@ class TorchTensorSketch:
         self.complex = torch.complex128 if dtype == torch.float64 else torch.complex64
         self.rows = TorchCountSketch(sketch.rows, device, dtype)
         self.cols = TorchCountSketch(sketch.cols, device, dtype)
+        self.sides = torch.cat([self.rows.h, self.cols.h + self.m])  # rows into the first m buckets, columns behind
         self._signed: Tensor | None = None
         self._routes: dict[int, str] = {}
 
@@ -88,30 +89,37 @@ class TorchTensorSketch:
 
     def add_by_fft(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
         n, tokens, _ = u.shape
-        us = torch.mul(u, self.rows.s, out=work.take("us", tuple(u.shape), self.dtype))
-        vs = torch.mul(v, self.cols.s, out=work.take("vs", tuple(v.shape), self.dtype))
         total = work.take("total", (n, self.m // 2 + 1), self.complex)
         row_bytes = 4 * acc.element_size() * self.m  # two sketches, two spectra
         rows = max(1, work.max_bytes // row_bytes)
         examples, length = max(1, rows // tokens), min(rows, tokens)
         for i in range(0, n, examples):
             for j in range(0, tokens, length):
-                k, part = min(examples, n - i), (slice(i, i + examples), slice(j, j + length))
-                spectra = self._spectra(us[part], vs[part], work)
-                product = spectra[0].mul_(spectra[1]).view(k, -1, self.m // 2 + 1)
+                part = (slice(i, i + examples), slice(j, j + length))
+                product = self._spectrum(u[part], v[part], work)
                 if j == 0:
-                    torch.sum(product, dim=1, out=total[i : i + k])
+                    torch.sum(product, dim=1, out=total[i : i + examples])
                 else:
-                    total[i : i + k] += product.sum(dim=1)
+                    total[i : i + examples] += product.sum(dim=1)
         acc += torch.fft.irfft(total, n=self.m)
 
-    def _spectra(self, us: Float[Tensor, "k T d_out"], vs: Float[Tensor, "k T d_in"], work: Workspace) -> Tensor:
-        """The spectra of both sides' CountSketches, (2, k * T, m // 2 + 1), in one FFT."""
-        rows = us.shape[0] * us.shape[1]
-        sketched = work.take("sketched", (2, rows, self.m), self.dtype).zero_()
-        sketched[0].index_add_(1, self.rows.h, us.reshape(rows, -1))
-        sketched[1].index_add_(1, self.cols.h, vs.reshape(rows, -1))
-        return torch.fft.rfft(sketched, out=work.take("spectra", (2, rows, self.m // 2 + 1), self.complex))
+    def _spectrum(self, u: Float[Tensor, "k T d_out"], v: Float[Tensor, "k T d_in"], work: Workspace) -> Tensor:
+        """The spectrum of each token's outer product, (k, T, m // 2 + 1): both sides side by side until they meet.
+
+        Signed here and not before the loop over parts: what is read again soon is still in cache.
+        """
+        k, tokens, d_out = u.shape
+        signed = work.take("signed sides", (k, tokens, sum(self.shape)), self.dtype)
+        torch.mul(u, self.rows.s, out=signed[..., :d_out])
+        torch.mul(v, self.cols.s, out=signed[..., d_out:])
+        sketched = work.take("sketched", (k * tokens, 2 * self.m), self.dtype).zero_()
+        sketched.index_add_(1, self.sides, signed.view(k * tokens, -1))
+        spectra = torch.fft.rfft(
+            sketched.view(k, tokens, 2, self.m), out=work.take("spectra", (k, tokens, 2, self.m // 2 + 1), self.complex)
+        )
+        return torch.mul(
+            spectra[:, :, 0], spectra[:, :, 1], out=work.take("product", (k, tokens, self.m // 2 + 1), self.complex)
+        )
 
     def add_matrix(self, acc: Float[Tensor, "n m"], G: Float[Tensor, "n d_out d_in"], work: Workspace) -> None:
         """acc += sketch of a gradient that exists already."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from .arena import Arena
 from .body import Body
 from .call import Call
 from .graph import begin_graph, under
@@ -41,8 +42,10 @@ class NeedsEnclosing(Exception):
 class Tracer:
     """Counts steps and delivers gradients while `attached` and a loss is evaluated and pulled back."""
 
-    def __init__(self, model: nn.Module, body: Body, plan: Plan, sinks: Mapping[str, Sink], meter: Meter) -> None:
-        self.model, self.body, self.plan, self.sinks, self.meter = model, body, plan, sinks, meter
+    def __init__(
+        self, model: nn.Module, body: Body, plan: Plan, sinks: Mapping[str, Sink], meter: Meter, arena: Arena
+    ) -> None:
+        self.model, self.body, self.plan, self.sinks, self.meter, self.arena = model, body, plan, sinks, meter, arena
         self.phase: Phase = "forward"
         self.slot: Slot = None
         self.step = 0
@@ -136,9 +139,10 @@ class Tracer:
             return None
         if unit.native is not None:
             a = args[0] if args else next(iter(kwargs.values()))
+            a = self.arena.keep(a) if self.counting else a.detach()
             self._keep(a)
             output = output if output.requires_grad else begin_graph(output)
-            deliver = partial(self._deliver_native, unit, a.detach(), a._version, output.shape, self.slot)
+            deliver = partial(self._deliver_native, unit, a, a._version, output.shape, self.slot)
             self._hook(under(output), deliver)
             return output
         leaves, spec = pytree.tree_flatten(output)
