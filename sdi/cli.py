@@ -13,9 +13,12 @@ import typer
 from rich.console import Console
 
 import sdi
+from sdi.cli_experiment import app as experiment_app
+from sdi.cli_validate import validate_command
 from sdi.exit_codes import BAD_INPUT, FAILED, end, exit_codes
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(experiment_app, name="experiment")
 console = Console(highlight=False)
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/guide.md.")]
@@ -171,12 +174,22 @@ def verify(
 @app.command()
 def demo(
     keep: Annotated[Path | None, typer.Option(help="A new folder for checkpoints, store and result.")] = None,
+    pretrained: Annotated[bool, typer.Option("--pretrained", help="A trained model's circuit, in seconds.")] = False,
 ) -> None:
     """Train a small looped transformer on parity, trace every loop step to its training strings, check it all."""
     from sdi.demo import demo as show
+    from sdi.demo_pretrained import demo_pretrained
 
     with exit_codes():
-        show(console, keep)
+        if pretrained and keep is not None:
+            raise ValueError(f"--keep is for the demo that trains; with --pretrained it must be left out, got {keep}")
+        if pretrained:
+            demo_pretrained(console)
+        else:
+            show(console, keep)
+
+
+app.command("validate")(validate_command)
 
 
 def top_json(top: sdi.top.Top) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sdi.errors import CoverageError, NonFiniteError, SketchMismatch
 from sdi.features import Features
 from sdi.sketch_map import Block
+from sdi.testing import taus
 
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 BLOCKS = (Block("core.w", (2, 2), 0, 3), Block("core.b", (2,), 3, 5))
@@ -27,7 +28,7 @@ def features(n=2, steps=3, tau=None, **changes) -> Features:
 @exact
 @given(st.integers(0, 4), st.integers(1, 4), st.booleans(), st.data())
 def test_g_is_the_sum_of_the_steps_and_of_what_enters_outside(n, steps, has_outside, data):
-    tau = np.array(data.draw(st.lists(st.integers(1, steps), min_size=n, max_size=n)), dtype=int)
+    tau = data.draw(taus(n, steps))
     outside = np.arange(n * 5.0).reshape(n, 5) if has_outside else None
     f = features(n, steps, tau, outside=outside)
     by_hand = np.zeros((n, 5))

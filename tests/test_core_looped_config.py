@@ -6,20 +6,11 @@ from math import prod
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sdi.looped_config import LoopedConfig
+from sdi.testing import looped_configs
 
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=60)
-
-configs = st.builds(
-    LoopedConfig,
-    vocab=st.integers(1, 9), classes=st.integers(1, 9), d=st.sampled_from((4, 8)), heads=st.sampled_from((1, 2)),
-    prelude=st.integers(0, 2), core=st.integers(1, 2), coda=st.integers(0, 2),
-    read_in=st.sampled_from(("embedding", "onehot")), injection=st.sampled_from(("none", "add", "concat")),
-    norm=st.sampled_from(("layer", "rms")), positions=st.booleans(), bias=st.booleans(), head_bias=st.booleans(),
-    fused_qkv=st.booleans(), norm_in=st.booleans(), loop_norm=st.booleans(), norm_out=st.booleans(),
-)  # fmt: skip
 
 
 def body_of(config: LoopedConfig) -> tuple[str, ...]:
@@ -49,7 +40,7 @@ def test_a_plain_block_has_the_size_of_its_formula():
 
 
 @exact
-@given(configs)
+@given(looped_configs())
 def test_the_loop_names_parameters_that_exist_and_only_those_of_the_loop(config):
     shapes, loop = config.shapes(), config.loop()
     body = body_of(config)
@@ -61,7 +52,7 @@ def test_the_loop_names_parameters_that_exist_and_only_those_of_the_loop(config)
 
 
 @exact
-@given(configs)
+@given(looped_configs())
 def test_every_shape_is_of_positive_integers_and_they_count_up(config):
     shapes = config.shapes()
     assert all(size >= 1 for shape in shapes.values() for size in shape)
@@ -72,7 +63,7 @@ def test_every_shape_is_of_positive_integers_and_they_count_up(config):
 
 
 @exact
-@given(configs)
+@given(looped_configs())
 def test_a_config_comes_back_from_its_dict(config):
     assert LoopedConfig(**config.to_dict()) == config
 

@@ -19,6 +19,7 @@ from torch.func import functional_call
 
 from sdi import Features, Loop
 from sdi.fast import featurize
+from sdi.validate.agreement import far, row_norms
 
 D, LENGTH, CLASSES, INPUTS = 6, 5, 3, 4
 LOOP = Loop(body=["core", "norm"], step="core", end="end")
@@ -122,24 +123,8 @@ def step_truth(model: Looped, loss: Callable[..., Tensor], batch: Any, tau: int)
 
 def assert_near(x: np.ndarray, y: np.ndarray, size: np.ndarray, what: str, rtol: float = 1e-10) -> None:
     """Equal to rtol of `size`, one number per row: the norm of all that was summed there."""
-    assert x.shape == y.shape, f"{what}: shapes {x.shape} and {y.shape}"
-    error = np.abs(x.astype(np.float64) - y).reshape(len(x), -1).max(axis=1, initial=0.0)
-    assert (error <= rtol * size).all(), f"{what}: differ by {(error / size).max():.2g} of their size"
-
-
-def row_norms(x: np.ndarray) -> np.ndarray:
-    return np.linalg.norm(x.reshape(len(x), -1).astype(np.float64), axis=1)
-
-
-def assert_same_features(fast: Features, slow: Features, rtol: float = 1e-10) -> None:
-    """The same features, each example's error measured against the norm of its whole gradient over all steps."""
-    assert (fast.blocks, fast.sketch, fast.ids) == (slow.blocks, slow.sketch, slow.ids)
-    np.testing.assert_array_equal(fast.tau, slow.tau)
-    size = row_norms(slow.values) + (0 if slow.outside is None else row_norms(slow.outside))
-    assert_near(fast.values, slow.values, size, "values", rtol)
-    zero = np.zeros_like(slow.g)
-    pair = [zero if f.outside is None else f.outside for f in (fast, slow)]
-    assert_near(*pair, size, "outside", rtol)
+    wrong = far(x, y, size, what, rtol)
+    assert wrong is None, wrong
 
 
 def assert_is_truth(features: Features, truth: Truth, rtol: float = 1e-10) -> None:

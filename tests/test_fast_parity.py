@@ -11,38 +11,28 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fast_cases import assert_near, assert_same_features, leaving_as_it_came
-from test_reference_cases import Case, cases, make_batch, make_model
+from test_fast_cases import assert_near, leaving_as_it_came
 
 import sdi
 from sdi import Features, Loop, LoopedConfig, SketchMap, backend, fast, reference
 from sdi.backends import Backend, Featurize
-from sdi.fast import LoopedTransformer, featurize, token_cross_entropy
+from sdi.fast import featurize, token_cross_entropy
 from sdi.fast.tensor_sketch import TorchTensorSketch
+from sdi.testing import LoopedCase, assert_same_features, looped_cases, make_batch, make_model
 
 SETTINGS = settings(max_examples=20, deadline=None, derandomize=True, database=None)
 VERBS = ("tracin", "sdi", "sdi_train", "step_matrix")
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
-def torch_of(case: Case, dtype: torch.dtype = torch.float64) -> tuple[LoopedTransformer, dict[str, torch.Tensor]]:
-    model = LoopedTransformer(case.config, case.model.weights).to(dtype)
-    return model, {name: torch.from_numpy(array) for name, array in case.batch.items()}
-
-
-def both(case: Case, dtype: torch.dtype = torch.float64, **options: Any) -> tuple[Features, Features]:
+def both(case: LoopedCase, dtype: torch.dtype = torch.float64, **options: Any) -> tuple[Features, Features]:
     """The same features from the fast backend and from the reference."""
     shared = {name: options[name] for name in ("sketch", "steps", "ids") if name in options}
-    model, batch = torch_of(case, dtype)
+    model, batch = case.torch(str(dtype).removeprefix("torch."))
     loop = options.pop("loop", case.config.loop())
     with leaving_as_it_came(model):
         ours = featurize(model, token_cross_entropy, batch, loop=loop, **options)
     return ours, reference.featurize(case.model, reference.token_cross_entropy, case.batch, loop=loop, **shared)
-
-
-def body_shapes(case: Case) -> dict[str, tuple[int, ...]]:
-    shapes = case.config.shapes()
-    return {name: shapes[name] for name in case.config.loop().select(shapes)}
 
 
 sketches = st.sampled_from(
@@ -76,9 +66,9 @@ def test_featurize_takes_what_the_reference_takes_and_more_by_keyword_only() -> 
 
 
 @SETTINGS
-@given(cases())
-def test_the_model_gives_the_losses_of_the_reference_and_weights_move_both_ways(case: Case) -> None:
-    model, batch = torch_of(case)
+@given(looped_cases())
+def test_the_model_gives_the_losses_of_the_reference_and_weights_move_both_ways(case: LoopedCase) -> None:
+    model, batch = case.torch()
     ours = token_cross_entropy(model, batch).detach().numpy()
     np.testing.assert_allclose(ours, reference.token_cross_entropy(case.model, case.batch), rtol=1e-12)
     assert {name: w.shape for name, w in model.weights().items()} == case.config.shapes()
@@ -87,41 +77,41 @@ def test_the_model_gives_the_losses_of_the_reference_and_weights_move_both_ways(
 
 
 @SETTINGS
-@given(cases(), st.booleans(), st.sampled_from(["hooks", "recompute"]))
-def test_dense_features_agree(case: Case, steps: bool, memory: str) -> None:
+@given(looped_cases(), st.booleans(), st.sampled_from(["hooks", "recompute"]))
+def test_dense_features_agree(case: LoopedCase, steps: bool, memory: str) -> None:
     assert_same_features(*both(case, steps=steps, memory=memory, ids=["a", "b", "c"][: case.n]))
 
 
 @SETTINGS
-@given(cases(), st.booleans(), st.sampled_from(["hooks", "recompute"]), sketches)
-def test_sketched_features_agree(case: Case, steps: bool, memory: str, kind: tuple[str, int]) -> None:
+@given(looped_cases(), st.booleans(), st.sampled_from(["hooks", "recompute"]), sketches)
+def test_sketched_features_agree(case: LoopedCase, steps: bool, memory: str, kind: tuple[str, int]) -> None:
     family, m = kind
-    sketch = SketchMap.draw(body_shapes(case), m=m, seed=5, family=family)
+    sketch = SketchMap.draw(case.body, m=m, seed=5, family=family)
     assert_same_features(*both(case, steps=steps, memory=memory, sketch=sketch))
 
 
 @pytest.mark.parametrize("route", ["fft", "gemm"])
 @settings(SETTINGS, max_examples=8)
-@given(cases(), st.booleans(), sketches)
-def test_both_routes_to_a_sketch_agree(route: str, case: Case, steps: bool, kind: tuple[str, int]) -> None:
+@given(looped_cases(), st.booleans(), sketches)
+def test_both_routes_to_a_sketch_agree(route: str, case: LoopedCase, steps: bool, kind: tuple[str, int]) -> None:
     family, m = kind
-    sketch = SketchMap.draw(body_shapes(case), m=m, seed=5, family=family)
+    sketch = SketchMap.draw(case.body, m=m, seed=5, family=family)
     with patch.object(TorchTensorSketch, "route", lambda self, tokens: route):
         assert_same_features(*both(case, steps=steps, sketch=sketch))
 
 
 @settings(SETTINGS, max_examples=12)
-@given(cases(qk_norm=False), st.sampled_from([None, 7, 16]))
-def test_single_precision_agrees_to_single_precision(case: Case, m: int | None) -> None:
-    sketch = None if m is None else SketchMap.draw(body_shapes(case), m=m)
+@given(looped_cases(qk_norm=False), st.sampled_from([None, 7, 16]))
+def test_single_precision_agrees_to_single_precision(case: LoopedCase, m: int | None) -> None:
+    sketch = None if m is None else SketchMap.draw(case.body, m=m)
     ours, theirs = both(case, torch.float32, sketch=sketch)
     assert ours.values.dtype == np.float32
     assert_same_features(ours, theirs, TOLERANCE[torch.float32])
 
 
 @settings(SETTINGS, max_examples=8)
-@given(cases(coda=1, bptt=None, state="embedding"))
-def test_everything_as_the_body_agrees_with_what_enters_outside(case: Case) -> None:
+@given(looped_cases(coda=1, bptt=None, state="embedding"))
+def test_everything_as_the_body_agrees_with_what_enters_outside(case: LoopedCase) -> None:
     names = [name for name in case.config.shapes() if not name.startswith("positions")]
     loop = Loop(body=names, step="inject", end="coda")
     ours, theirs = both(case, loop=loop, memory="hooks")
@@ -133,7 +123,9 @@ def test_everything_as_the_body_agrees_with_what_enters_outside(case: Case) -> N
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_scores_agree(verb: str, dtype: torch.dtype) -> None:
     config = LoopedConfig(vocab=4, classes=3, d=8, tau=3, loop_norm=True)
-    parts = [both(Case(make_model(config, 0), make_batch(config, seed, n=n)), dtype) for seed, n in ((1, 3), (2, 2))]
+    parts = [
+        both(LoopedCase(make_model(config, 0), make_batch(config, seed, n=n)), dtype) for seed, n in ((1, 3), (2, 2))
+    ]
     (train, slow_train), (query, slow_query) = parts
     theirs = getattr(reference, verb)(slow_train, slow_query)
     size = np.linalg.norm(slow_train.values) * np.linalg.norm(slow_query.values)

@@ -1,115 +1,22 @@
-"""Small looped transformers and batches for the tests of the reference backend, and tests of these helpers.
+"""Derivatives and comparisons for the tests of the reference backend, tests of these, and of the cases they run on.
 
-`cases()` draws a config with any of its options, weights that are nothing special anywhere (norms included), and
-a ragged batch. `along` differentiates by a complex step, which has no subtraction and so no cancellation.
+`along` differentiates by a complex step, which has no subtraction and so no cancellation.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sdi import LoopedConfig
 from sdi.reference import LoopedTransformer, token_cross_entropy
+from sdi.testing import LoopedCase, looped_cases
+from sdi.testing.strategies import OPTIONS
 
 H = 1e-30  # the complex step: its square vanishes
-
-STEP_LIMIT = 4
-OPTIONS: dict[str, tuple[Any, ...]] = {
-    "prelude": (0, 1),
-    "core": (1, 2),
-    "coda": (0, 1),
-    "read_in": ("embedding", "onehot"),
-    "state": ("embedding", "zero"),
-    "injection": ("none", "add", "concat"),
-    "norm": ("layer", "rms"),
-    "activation": ("gelu", "gelu_tanh", "relu2"),
-    "positions": (False, True),
-    "rotary": (False, True),
-    "causal": (False, True),
-    "bias": (False, True),
-    "head_bias": (False, True),
-    "fused_qkv": (False, True),
-    "qk_norm": (False, True),
-    "norm_in": (False, True),
-    "loop_norm": (False, True),
-    "norm_out": (False, True),
-    "softcap": (None, 1.5),
-    "bptt": (None, 1, 2),
-}
-
-
-@dataclass(frozen=True)
-class Case:
-    model: LoopedTransformer
-    batch: dict[str, np.ndarray]
-
-    @property
-    def config(self) -> LoopedConfig:
-        return self.model.config
-
-    @property
-    def n(self) -> int:
-        return len(self.batch["tokens"])
-
-    @property
-    def tau(self) -> np.ndarray:
-        return self.batch.get("tau", np.full(self.n, self.config.tau))
-
-    @property
-    def readout(self) -> np.ndarray:
-        return self.batch.get("readout", self.tau)
-
-    def example(self, i: int) -> dict[str, np.ndarray]:
-        return {name: array[i : i + 1] for name, array in self.batch.items()}
-
-
-def make_model(config: LoopedConfig, seed: int) -> LoopedTransformer:
-    """Weights that make every layer's output of order one: none nearly linear, and no softmax or softcap saturated."""
-    rng = np.random.default_rng(seed)
-    weights = {}
-    for name, shape in config.shapes().items():
-        if len(shape) == 1:
-            weights[name] = rng.normal(size=shape) * 0.3 + (1.0 if name.endswith(".weight") else 0.0)
-        else:
-            weights[name] = rng.normal(size=shape) * 0.7 / np.sqrt(shape[1])
-    if config.read_in == "embedding":
-        weights["read_in.weight"] *= 2
-    return LoopedTransformer(config, weights)
-
-
-def make_batch(config: LoopedConfig, seed: int, n: int = 3, length: int = 4) -> dict[str, np.ndarray]:
-    """A batch with every key: ragged steps, read-outs before the last step, masked tokens."""
-    rng = np.random.default_rng(seed)
-    mask = rng.random((n, length)) < 0.6
-    mask[np.arange(n), rng.integers(length, size=n)] = True
-    tau = rng.integers(1, STEP_LIMIT + 1, size=n)
-    return {
-        "tokens": rng.integers(config.vocab, size=(n, length)),
-        "targets": rng.integers(config.classes, size=(n, length)),
-        "mask": mask,
-        "tau": tau,
-        "readout": rng.integers(1, tau + 1),
-    }
-
-
-@st.composite
-def cases(draw: st.DrawFn, **fixed: Any) -> Case:
-    options = {name: draw(st.sampled_from(values)) for name, values in OPTIONS.items() if name not in fixed} | fixed
-    d, heads = draw(st.sampled_from([(4, 1), (4, 2), (6, 2), (6, 3), (8, 2)]))
-    if (d // heads) % 2:
-        options["rotary"] = False
-    vocab, classes, tau = draw(st.integers(1, 4)), draw(st.integers(2, 4)), draw(st.integers(1, STEP_LIMIT))
-    config = LoopedConfig(vocab=vocab, classes=classes, d=d, heads=heads, tau=tau, length=5, **options)
-    seed = draw(st.integers(0, 2**32 - 1))
-    batch = make_batch(config, seed, n=draw(st.integers(1, 3)), length=draw(st.integers(1, 5)))
-    left_out = draw(st.sampled_from([(), ("mask",), ("readout",), ("tau", "readout")]))
-    return Case(make_model(config, seed), {name: array for name, array in batch.items() if name not in left_out})
 
 
 def loss_of(model: LoopedTransformer, batch: dict[str, np.ndarray]) -> np.ndarray:
@@ -158,8 +65,8 @@ def test_the_cases_reach_every_option() -> None:
     seen: set[tuple[str, Any]] = set()
 
     @settings(max_examples=60, deadline=None, derandomize=True, database=None)
-    @given(cases())
-    def collect(case: Case) -> None:
+    @given(looped_cases())
+    def collect(case: LoopedCase) -> None:
         seen.update((name, getattr(case.config, name)) for name in OPTIONS)
         seen.add(("ragged", len(set(case.tau.tolist())) > 1))
         seen.add(("early read-out", bool((case.readout < case.tau).any())))

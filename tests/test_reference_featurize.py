@@ -8,16 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from test_reference_cases import Case, assert_close, cases, make_batch, make_model
+from test_reference_cases import assert_close
 
 from sdi import Features, Loop, LoopedConfig, SketchMap, SketchMismatch, backend, reference, scores
 from sdi.backends import Featurize
 from sdi.reference import LoopedTransformer, featurize, gradient, step_gradients, token_cross_entropy
+from sdi.testing import LoopedCase, looped_cases, make_batch, make_model
 
 SETTINGS = settings(max_examples=20, deadline=None, derandomize=True, database=None)
 
 
-def everything(case: Case) -> Loop:
+def everything(case: LoopedCase) -> Loop:
     return Loop(body=list(case.config.shapes()), step="inject", end="coda")
 
 
@@ -26,8 +27,8 @@ def flat(arrays: dict[str, np.ndarray], names: list[str], lead: int) -> np.ndarr
 
 
 @SETTINGS
-@given(cases())
-def test_dense_features_are_the_step_gradients_side_by_side(case: Case) -> None:
+@given(looped_cases())
+def test_dense_features_are_the_step_gradients_side_by_side(case: LoopedCase) -> None:
     phi = step_gradients(case.model, token_cross_entropy, case.batch)
     features = featurize(
         case.model, token_cross_entropy, case.batch, loop=case.config.loop(), ids=["x", "y", "z"][: case.n]
@@ -43,8 +44,8 @@ def test_dense_features_are_the_step_gradients_side_by_side(case: Case) -> None:
 
 
 @SETTINGS
-@given(cases())
-def test_steps_and_outside_are_the_whole_gradient_of_the_whole_model(case: Case) -> None:
+@given(looped_cases())
+def test_steps_and_outside_are_the_whole_gradient_of_the_whole_model(case: LoopedCase) -> None:
     g = gradient(case.model, token_cross_entropy, case.batch)
     features = featurize(case.model, token_cross_entropy, case.batch, loop=everything(case))
     assert features.outside is not None
@@ -60,8 +61,8 @@ def test_steps_and_outside_are_the_whole_gradient_of_the_whole_model(case: Case)
 
 
 @SETTINGS
-@given(cases())
-def test_sketched_features_are_the_sketch_of_the_dense_ones(case: Case) -> None:
+@given(looped_cases())
+def test_sketched_features_are_the_sketch_of_the_dense_ones(case: LoopedCase) -> None:
     loop = everything(case)
     sketch = SketchMap.draw(case.config.shapes(), m=7, seed=3)
     dense = featurize(case.model, token_cross_entropy, case.batch, loop=loop)

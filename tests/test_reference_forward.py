@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_reference_cases import assert_close, loss_of, make_batch, make_model
+from test_reference_cases import assert_close, loss_of
 
 from sdi import LoopedConfig
 from sdi.reference import LoopedTransformer, token_cross_entropy
@@ -15,6 +15,7 @@ from sdi.reference.activations import activation
 from sdi.reference.attention import softmax_attention
 from sdi.reference.norms import layer_norm, rms_norm
 from sdi.reference.rotary import rotate
+from sdi.testing import make_batch, make_model
 
 CONFIG = LoopedConfig(vocab=4, classes=3, d=8, heads=2, tau=3, length=5)
 BATCH = {**make_batch(CONFIG, seed=0, length=5), "readout": np.array([1, 2, 3]), "tau": np.array([3, 3, 3])}

@@ -5,27 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from test_reference_cases import (
-    Case,
-    H,
-    along,
-    assert_inner_product,
-    cases,
-    direction,
-    largest,
-    loss_of,
-    make_batch,
-    make_model,
-    nudged,
-)
+from test_reference_cases import H, along, assert_inner_product, direction, largest, loss_of, nudged
 
 from sdi import LoopedConfig
 from sdi.reference import gradient, step_gradients, token_cross_entropy
+from sdi.testing import LoopedCase, looped_cases, make_batch, make_model
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
-@given(cases())
-def test_gradients_agree_with_complex_step_differentiation(case: Case) -> None:
+@given(looped_cases())
+def test_gradients_agree_with_complex_step_differentiation(case: LoopedCase) -> None:
     grads = gradient(case.model, token_cross_entropy, case.batch)
     rng = np.random.default_rng(0)
     assert list(grads) == list(case.config.shapes())
@@ -55,8 +44,8 @@ def test_gradients_agree_with_central_differences(activation: str, norm: str) ->
 
 
 @settings(max_examples=30, deadline=None, derandomize=True, database=None)
-@given(cases())
-def test_phi_is_the_derivative_by_the_copy_of_the_weights_used_at_that_step_alone(case: Case) -> None:
+@given(looped_cases())
+def test_phi_is_the_derivative_by_the_copy_of_the_weights_used_at_that_step_alone(case: LoopedCase) -> None:
     phi = step_gradients(case.model, token_cross_entropy, case.batch)
     rng = np.random.default_rng(0)
     for name, grad in phi.items():

@@ -6,25 +6,26 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
-from test_reference_cases import Case, assert_close, cases, largest, loss_of, make_batch, make_model
+from test_reference_cases import assert_close, largest, loss_of
 
 from sdi import LoopedConfig
 from sdi.reference import gradient, step_gradients, token_cross_entropy
+from sdi.testing import LoopedCase, looped_cases, make_batch, make_model
 
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
 @SETTINGS
-@given(cases())
-def test_steps_sum_to_the_gradient(case: Case) -> None:
+@given(looped_cases())
+def test_steps_sum_to_the_gradient(case: LoopedCase) -> None:
     g = gradient(case.model, token_cross_entropy, case.batch)
     for name, phi in step_gradients(case.model, token_cross_entropy, case.batch).items():
         assert_close(phi.sum(axis=1), g[name], name)
 
 
 @SETTINGS
-@given(cases())
-def test_steps_after_the_read_out_are_exactly_zero_and_the_read_out_step_is_not(case: Case) -> None:
+@given(looped_cases())
+def test_steps_after_the_read_out_are_exactly_zero_and_the_read_out_step_is_not(case: LoopedCase) -> None:
     phi = step_gradients(case.model, token_cross_entropy, case.batch)
     for i, r in enumerate(case.readout):
         assert all(not grad[i, r:].any() for grad in phi.values())
@@ -37,8 +38,8 @@ def stays_zero(config: LoopedConfig) -> bool:
 
 
 @SETTINGS
-@given(cases(bptt=2))
-def test_truncation_zeroes_early_steps_exactly_and_leaves_the_others_alone(case: Case) -> None:
+@given(looped_cases(bptt=2))
+def test_truncation_zeroes_early_steps_exactly_and_leaves_the_others_alone(case: LoopedCase) -> None:
     cut = step_gradients(case.model, token_cross_entropy, case.batch)
     whole_model = replace(case.model, config=replace(case.config, bptt=None))
     whole = step_gradients(whole_model, token_cross_entropy, case.batch)
@@ -61,8 +62,8 @@ def test_truncation_cuts_the_state_and_not_the_injected_input() -> None:
 
 
 @SETTINGS
-@given(cases())
-def test_a_ragged_batch_equals_its_examples_one_by_one(case: Case) -> None:
+@given(looped_cases())
+def test_a_ragged_batch_equals_its_examples_one_by_one(case: LoopedCase) -> None:
     together = step_gradients(case.model, token_cross_entropy, case.batch)
     total = gradient(case.model, token_cross_entropy, case.batch)
     losses = loss_of(case.model, case.batch)
@@ -79,8 +80,8 @@ def test_a_ragged_batch_equals_its_examples_one_by_one(case: Case) -> None:
 
 
 @SETTINGS
-@given(cases())
-def test_reading_out_early_equals_taking_fewer_steps(case: Case) -> None:
+@given(looped_cases())
+def test_reading_out_early_equals_taking_fewer_steps(case: LoopedCase) -> None:
     shorter = {**case.batch, "tau": case.readout, "readout": case.readout}
     early = step_gradients(case.model, token_cross_entropy, {**case.batch, "tau": case.tau, "readout": case.readout})
     for name, phi in step_gradients(case.model, token_cross_entropy, shorter).items():

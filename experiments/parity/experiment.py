@@ -1,0 +1,134 @@
+"""experiment: train the seeds, analyse them, run the controls, write the summary. Every part goes on where it was.
+
+FOLDER/seed-0/...      training: settings, state, checkpoints; analysis.json, probes.safetensors
+FOLDER/shuffled/...    the same, trained on a coin's labels
+FOLDER/untrained/...   the same, of weights that were never trained
+FOLDER/tests.json      influence on the test set and on the training set itself, of the best seed
+FOLDER/README.md summary.json figure.png controls.png training.png
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+
+from sdi.backends import room
+from sdi.files import write_whole
+from sdi.parity import one_thread
+
+from .analyse import analyse, influence_on_tests
+from .figure import draw
+from .report import report
+from .settings import Settings
+from .train import Trainer, train
+
+# Steps of the control with shuffled labels: a length that cannot be learned is left, and there is little to settle.
+SHUFFLED_PATIENCE, SHUFFLED_SETTLE = 20, 120
+Say = Callable[[str], None]
+
+
+def run_experiment(
+    folder: Path, settings: Settings, seeds: Sequence[int], say: Say = lambda words: None, command: str = ""
+) -> dict[str, Any]:
+    """The whole experiment. Returns what summary.json holds."""
+    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
+        raise ValueError(f"seeds must be different numbers from 0, at least one, got {list(seeds)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with one_thread():
+        runs = {seed: _trained(folder / f"seed-{seed}", replace(settings, seed=seed), say) for seed in seeds}
+        main = max(seeds, key=lambda seed: runs[seed]["accuracy"][str(settings.test)])
+        mine = replace(settings, seed=main)
+        patience, settle = min(SHUFFLED_PATIENCE, mine.patience), min(SHUFFLED_SETTLE, mine.settle)
+        shuffled = replace(mine, labels="shuffled", patience=patience, settle=settle)
+        controls = {
+            "untrained": _untrained(folder / "untrained", mine, say),
+            "shuffled labels": _trained(folder / "shuffled", shuffled, say),
+        }
+        tests = _tests(folder, mine, say)
+    for store in folder.glob("*/store*"):  # gigabytes at full size, and everything asked of them was answered
+        shutil.rmtree(store)
+    summary = {
+        "command": command,
+        "settings": settings.to_dict(),
+        "seeds": {str(seed): run for seed, run in runs.items()},
+        "main": main,
+        "controls": controls,
+        "tests": tests,
+    }
+    write_whole(folder / "summary.json", (json.dumps(summary) + "\n").encode())
+    draw(summary, folder)
+    write_whole(folder / "README.md", report(summary).encode())
+    return summary
+
+
+def _trained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
+    """Train (or go on) and analyse (or read what was)."""
+
+    def tell(trainer: Trainer) -> None:
+        at = trainer.at
+        last = at.checks[-1] if at.checks else {}
+        tested = ", ".join(
+            f"{last[name]:.0%} right at {int(n)} bits"
+            for name, n in (("train", last.get("length", 0)), ("test", settings.test))
+            if name in last
+        )
+        say(f"{folder.name}: step {at.step} of {at.end or '?'}, {at.length} bits, loss {at.running:.3f}, {tested}")
+
+    trainer = train(folder, settings, tell)
+    at = trainer.at
+    training = {"steps": at.step, "seconds": at.seconds, "cpu": at.cpu, "checks": at.checks}
+    return {"training": training, **_analysed(folder, settings, say)}
+
+
+def _untrained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
+    place = folder / "checkpoints"
+    place.mkdir(parents=True, exist_ok=True)
+    model = room("fast").LoopedTransformer.init(settings.model_config(), seed=settings.seed, scale=settings.scale)
+    content = save({n: p.detach() for n, p in model.named_parameters()}, metadata={"eta": repr(settings.rate)})
+    write_whole(place / "step-000000.safetensors", content)
+    return _analysed(folder, settings, say)
+
+
+def _analysed(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
+    path = folder / "analysis.json"
+    checkpoints = sorted((folder / "checkpoints").glob("*.safetensors"))
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text())
+        same = [point["name"] for point in found["checkpoints"]] == [p.stem for p in checkpoints]
+        if same and found["settings"] == settings.to_dict():
+            return found
+    began = time.monotonic()
+    made, result = analyse(
+        settings, checkpoints, folder / "store", _telling(say, f"{folder.name}: influence on probes")
+    )
+    result.save(folder / "probes.safetensors")
+    content = {**made.to_dict(), "seconds": time.monotonic() - began}
+    write_whole(path, (json.dumps(content) + "\n").encode())
+    return json.loads(path.read_text())
+
+
+def _tests(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
+    path, place = folder / "tests.json", folder / f"seed-{settings.seed}"
+    checkpoints = sorted((place / "checkpoints").glob("*.safetensors"))
+    mine = {**settings.to_dict(), "checkpoints": [point.stem for point in checkpoints]}
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text())
+        if found["settings"] == mine:
+            return found
+    began = time.monotonic()
+    tell = _telling(say, f"{place.name}: influence on tests")
+    content = {"settings": mine, **influence_on_tests(settings, checkpoints, place / "store-of-tests", tell)}
+    content["seconds"] = time.monotonic() - began
+    write_whole(path, (json.dumps(content) + "\n").encode())
+    return json.loads(path.read_text())
+
+
+def _telling(say: Say, what: str) -> Callable[[Any], None]:
+    return lambda p: say(f"{what}: checkpoint {p.checkpoint} of {p.checkpoints}, {p.side} {p.done}")

@@ -1,0 +1,82 @@
+"""Settings: all that a parity run depends on, in three sizes.
+
+The training strings of a length are fixed: all of them when short, `pool` random ones when long. So an example whose
+influence is asked for is one that was trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sdi.errors import nearest
+from sdi.looped_config import LoopedConfig
+
+SHORTEST = 2
+EXTRA = 2  # loop steps after the read-out in every analysis, which must get exactly no influence
+ANALYSIS = ("config", "m", "per_tercile", "at_longest", "tests", "calibration", "evaluation")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The model, its training, and the sizes of what is analysed. The defaults are the small configuration."""
+
+    config: str = "small"
+    seed: int = 0
+    labels: str = "parity"  # or "shuffled": a coin for every string, for a control
+    d: int = 64
+    heads: int = 8
+    longest: int = 20  # bits in training
+    test: int = 40  # bits, of the test set and of the probes
+    pool: int = 4096  # training strings of one length, at most
+    scale: float = 0.1  # of the initial matrices
+    rate: float = 1e-3
+    warmup: int = 100  # steps
+    decay: float = 0.01  # of the weights
+    batch: int = 64
+    groups: int = 4  # lengths in a batch; examples of one length need no padding
+    noise: float = 0.1  # added to the state before every loop step in training
+    bar: float = 0.1  # a running loss below this adds a bit
+    patience: int = 600  # steps at one length, whatever was learned
+    settle: int = 600  # steps at all lengths with a falling rate
+    floor: float = 0.02  # of the rate, at the end
+    average: float = 0.995  # weights are averaged with this memory
+    check: int = 100  # steps between tests
+    keep: int = 50  # steps between states that a killed run goes on from
+    checkpoints: int = 8
+    m: int = 2048
+    per_tercile: int = 128
+    at_longest: int = 128
+    tests: int = 384
+    calibration: int = 256
+    evaluation: int = 1024
+
+    def model_config(self) -> LoopedConfig:
+        return LoopedConfig.parity(d=self.d, heads=self.heads, tau=self.test + EXTRA, length=self.test + EXTRA)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def training(self) -> dict[str, Any]:
+        """What the weights depend on: a folder with others is refused."""
+        return {name: value for name, value in asdict(self).items() if name not in ANALYSIS}
+
+
+CONFIGS: dict[str, Settings] = {
+    "paper": Settings(
+        config="paper", d=256, heads=64, longest=21, scale=0.02, rate=1e-4, patience=5000, settle=20000, check=1000
+    ),
+    "small": Settings(),
+    "smoke": Settings(
+        config="smoke", d=16, heads=4, longest=4, test=16, pool=16, rate=3e-3, warmup=5, batch=16, groups=2, bar=0.3,
+        patience=10, settle=20, check=20, keep=5, checkpoints=3, m=64, per_tercile=4, at_longest=4, tests=8,
+        calibration=16, evaluation=32,
+    ),
+}  # fmt: skip
+
+
+def configuration(name: str) -> Settings:
+    """Settings by name."""
+    if name not in CONFIGS:
+        raise ValueError(f"config must be one of {tuple(CONFIGS)}, got {name!r}{nearest(name, CONFIGS)}")
+    return CONFIGS[name]

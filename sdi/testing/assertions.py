@@ -1,0 +1,110 @@
+"""Assertions for other people's tests: each says how often it is wrong, the smallest failing case, how to repeat it.
+
+They are the checks of `sdi validate`: one implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sdi.batches import count_examples, take_examples
+from sdi.features import Features
+from sdi.loop import Loop
+from sdi.sketch_map import SketchMap
+from sdi.testing.seed import current_seed
+from sdi.validate.agreement import differ
+from sdi.validate.conserving import disagreement, not_conserved
+from sdi.validate.evidence import PROPERTIES, Evidence
+from sdi.validate.looped_case import LoopedCase
+from sdi.validate.mean_test import ALPHA
+from sdi.validate.report import subject_of
+from sdi.validate.subject import Subject
+from sdi.validate.unbiased import unbiased
+from sdi.validate.variance import within_bound
+
+EXACT = "this check is not statistical: a right answer never fails it, beyond rounding of {:.0e} of the norms"
+
+
+def assert_unbiased(
+    sketch: str | type,
+    *,
+    shape: tuple[int, ...] = (8, 6),
+    m: int = 16,
+    seed: int | None = None,
+    draws: int = 4000,
+    alpha: float = ALPHA,
+) -> None:
+    """The mean of <S x, S y> is <x, y>. An unbiased sketch within its claim fails with probability alpha at most."""
+    subject = subject_of(sketch, shape, m, current_seed() if seed is None else seed, draws)
+    _judge("unbiased", subject, unbiased(subject, alpha))
+
+
+def assert_within_bound(
+    sketch: str | type,
+    *,
+    shape: tuple[int, ...] = (8, 6),
+    m: int = 16,
+    seed: int | None = None,
+    draws: int = 4000,
+    alpha: float = ALPHA,
+) -> None:
+    """Var <S x, S y> <= variance_factor() |x|^2 |y|^2 on the worst pairs found; a true claim fails with alpha."""
+    subject = subject_of(sketch, shape, m, current_seed() if seed is None else seed, draws)
+    _judge("variance", subject, within_bound(subject, alpha))
+
+
+def assert_conserves(
+    model: Any,
+    loss: Callable[..., Any],
+    batch: Mapping[str, Any],
+    *,
+    loop: Loop,
+    sketch: SketchMap | None = None,
+    backend: str = "fast",
+    rtol: float | None = None,
+) -> None:
+    """Sketched steps of your model sum to the sketch of its whole gradient, parameter by parameter."""
+    options: dict[str, Any] = {"loop": loop, "sketch": sketch, "backend_name": backend, "rtol": rtol}
+    wrong = not_conserved(model, loss, batch, **options)
+    if wrong is None:
+        return
+    n = count_examples(batch)
+    for i in range(n if n > 1 else 0):
+        alone = not_conserved(model, loss, take_examples(batch, slice(i, i + 1), n), **options)
+        if alone is not None:
+            raise AssertionError(_exact_message(alone, f"example {i} of {n} alone", rtol or 1e-9))
+    raise AssertionError(_exact_message(wrong, f"the batch of {n}", rtol or 1e-9))
+
+
+def assert_backends_agree(
+    case: LoopedCase, sketch: SketchMap | None = None, *, dtype: str = "float64", rtol: float | None = None
+) -> None:
+    """The fast backend gives the reference's features for the same weights, batch and sketch."""
+    wrong = disagreement(case, sketch, dtype, rtol=rtol)
+    if wrong is None:
+        return
+    tolerance = rtol or (1e-9 if dtype == "float64" else 1e-4)
+    for i in range(case.n if case.n > 1 else 0):
+        one = LoopedCase(case.model, case.example(i))
+        alone = disagreement(one, sketch, dtype, rtol=rtol)
+        if alone is not None:
+            raise AssertionError(_exact_message(alone, repr(one), tolerance))
+    raise AssertionError(_exact_message(wrong, repr(case), tolerance))
+
+
+def assert_same_features(fast: Features, slow: Features, rtol: float = 1e-10) -> None:
+    """The same features of one batch, each example's error measured against the norm of its whole gradient."""
+    wrong = differ(fast, slow, rtol)
+    if wrong is not None:
+        raise AssertionError(f"{wrong}\n  {EXACT.format(rtol)}")
+
+
+def _judge(name: str, subject: Subject, evidence: Evidence) -> None:
+    if not evidence.holds:
+        says = next(p.says for p in PROPERTIES if p.name == name)
+        raise AssertionError(evidence.message(says, subject))
+
+
+def _exact_message(wrong: str, case: str, rtol: float) -> str:
+    return f"{wrong}\n  smallest failing case: {case}\n  {EXACT.format(rtol)}"

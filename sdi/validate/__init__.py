@@ -1,0 +1,18 @@
+"""validate: is a sketch class linear, unbiased, within its claimed variance, conserving, equal on both backends?
+
+One property per module; `sdi validate` shows them as a table, `sdi.testing` turns them into assertions.
+"""
+
+import importlib
+
+from sdi.validate.evidence import PROPERTIES, Evidence, Property
+from sdi.validate.subject import Subject
+
+ORDER = ("protocol", "repeatable", "layout", "seeded", "names", "order", "linear", "factored", "dtypes")
+MOMENTS = ("listing", "scale", "unbiased", "variance")
+for _name in (*ORDER, *MOMENTS, "conserving"):  # properties register when imported: this is the table's order
+    importlib.import_module(f"sdi.validate.{_name}")
+
+from sdi.validate.report import Finding, Report, validate  # noqa: E402  (last: it runs them all)
+
+__all__ = ["PROPERTIES", "Evidence", "Finding", "Property", "Report", "Subject", "validate"]

@@ -1,0 +1,54 @@
+"""apply is linear, and treats every array of a batch alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
+from sdi.validate.shown import at
+from sdi.validate.subject import Subject
+
+FACTORS = ((1.0, 1.0), (1.0, -1.0), (-3.0, 0.3), (1e-6, 1e6))
+ROUNDING = 1e-10  # of the norms of what is added
+
+
+@sketch_property(
+    "linear",
+    says="S(a x + b y) = a S(x) + b S(y), for each array of a batch as for one alone",
+    remedy="steps can only be sketched as they come if the sketch is linear: no rounding, clipping, normalising or "
+    "thresholding of x inside apply",
+    needs=("repeatable", "layout"),
+)
+def linear(subject: Subject) -> Evidence:
+    return first_wrong(_tries(subject), "integers, fractions, large and small numbers, batches")
+
+
+def _tries(subject: Subject) -> Iterator[Try]:
+    for k, sketch in enumerate(subject.smallest_first()):
+        rng = subject.rng(1, k)
+        zero = np.abs(sketch.apply(np.zeros(sketch.shape))).max(initial=0)
+        yield (None if zero == 0 else f"S(0) has an entry of {zero:.3g}"), at(sketch)
+        first = np.zeros(sketch.shape)
+        first.flat[0] = 1.0
+        whole = rng.integers(-3, 4, size=(2, *sketch.shape)).astype(float)
+        pairs = ((first, first), (first, 0.37 * first), whole, rng.standard_normal((2, *sketch.shape)))
+        for x, y in pairs:
+            for a, b in FACTORS:
+                left, sx, sy = sketch.apply(a * x + b * y), sketch.apply(x), sketch.apply(y)
+                right = a * sx + b * sy
+                size = abs(a) * (_norm(x) + _norm(sx)) + abs(b) * (_norm(y) + _norm(sy))
+                off = np.abs(left - right).max(initial=0)
+                case = at(sketch, a=a, b=b, x=x, y=y)
+                yield (None if off <= ROUNDING * size else f"S(ax + by) and a S(x) + b S(y) differ by {off:.3g}"), case
+        batch = rng.standard_normal((2, 3, *sketch.shape)) * np.array([1.0, 1e3, 1e-3]).reshape(3, *[1] * first.ndim)
+        together = sketch.apply(batch)
+        alone = np.stack([[sketch.apply(x) for x in row] for row in batch])
+        same = together.shape == alone.shape and np.allclose(together, alone, rtol=1e-9, atol=1e-12)
+        wrong = None if same else "arrays in a batch and alone give different answers"
+        yield wrong, at(sketch, f", a batch of shape {batch.shape}")
+
+
+def _norm(x: np.ndarray) -> float:
+    return float(np.linalg.norm(x))

@@ -1,0 +1,99 @@
+"""LoopedCase: a small looped transformer with weights that are nothing special, and a batch, for both backends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sdi.backends import room
+from sdi.loop import Loop
+from sdi.looped_config import LoopedConfig
+
+Array = np.ndarray
+STEP_LIMIT = 4
+
+
+@dataclass(frozen=True, eq=False)
+class LoopedCase:
+    """A model of the reference backend with a batch for it; `torch` gives both to the fast backend."""
+
+    model: Any
+    batch: dict[str, Array]
+
+    @classmethod
+    def make(cls, config: LoopedConfig, seed: int = 0, n: int = 3, length: int = 4) -> LoopedCase:
+        return cls(make_model(config, seed), make_batch(config, seed, n, length))
+
+    @property
+    def config(self) -> LoopedConfig:
+        config: LoopedConfig = self.model.config
+        return config
+
+    @property
+    def n(self) -> int:
+        return len(self.batch["tokens"])
+
+    @property
+    def tau(self) -> Array:
+        return self.batch.get("tau", np.full(self.n, self.config.tau))
+
+    @property
+    def readout(self) -> Array:
+        return self.batch.get("readout", self.tau)
+
+    @property
+    def loop(self) -> Loop:
+        return self.config.loop()
+
+    @property
+    def body(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every parameter in the loop."""
+        shapes = self.config.shapes()
+        return {name: shapes[name] for name in self.loop.select(shapes)}
+
+    def example(self, i: int) -> dict[str, Array]:
+        return {name: array[i : i + 1] for name, array in self.batch.items()}
+
+    def torch(self, dtype: str = "float64", device: str = "cpu") -> tuple[Any, dict[str, Any]]:
+        """The model and the batch of the fast backend, with the same weights."""
+        import torch
+
+        model = room("fast").LoopedTransformer(self.config, self.model.weights).to(device, getattr(torch, dtype))
+        return model, {name: torch.from_numpy(array).to(device) for name, array in self.batch.items()}
+
+    def __repr__(self) -> str:  # what hypothesis prints of a failing case
+        changed = {k: v for k, v in self.config.to_dict().items() if v != getattr(LoopedConfig(), k)}
+        options = ", ".join(f"{k}={v!r}" for k, v in changed.items())
+        batch = {name: array.tolist() for name, array in self.batch.items()}
+        return f"LoopedCase(LoopedConfig({options}), batch={batch})"
+
+
+def make_model(config: LoopedConfig, seed: int) -> Any:
+    """Weights that make every layer's output of order one: none nearly linear, and no softmax or softcap saturated."""
+    rng = np.random.default_rng(seed)
+    weights = {}
+    for name, shape in config.shapes().items():
+        if len(shape) == 1:
+            weights[name] = rng.normal(size=shape) * 0.3 + (1.0 if name.endswith(".weight") else 0.0)
+        else:
+            weights[name] = rng.normal(size=shape) * 0.7 / np.sqrt(shape[1])
+    if config.read_in == "embedding":
+        weights["read_in.weight"] *= 2
+    return room("reference").LoopedTransformer(config, weights)
+
+
+def make_batch(config: LoopedConfig, seed: int, n: int = 3, length: int = 4) -> dict[str, Array]:
+    """A batch with every key: ragged steps, read-outs before the last step, masked tokens."""
+    rng = np.random.default_rng(seed)
+    mask = rng.random((n, length)) < 0.6
+    mask[np.arange(n), rng.integers(length, size=n)] = True
+    tau = rng.integers(1, STEP_LIMIT + 1, size=n)
+    return {
+        "tokens": rng.integers(config.vocab, size=(n, length)),
+        "targets": rng.integers(config.classes, size=(n, length)),
+        "mask": mask,
+        "tau": tau,
+        "readout": rng.integers(1, tau + 1),
+    }

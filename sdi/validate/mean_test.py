@@ -1,0 +1,58 @@
+"""Is the mean of heavy-tailed numbers what it should be? An exact answer, for any sample size and any tails.
+
+    H0: E Z = mu and E (Z - mu)^2 <= variance
+    phi(x) = log(1 + x + x^2 / 2) for x >= 0, -phi(-x) otherwise
+
+Since exp(phi(x)) <= 1 + x + x^2 / 2 (Catoni), under H0 the mean of exp(sum phi(l (Z - mu)) - N l^2 variance / 2) is at
+most 1 for every l, and likewise for -Z. By Markov's inequality it reaches 2 / alpha with probability at most alpha / 2,
+so the test is wrong about a true mean with probability at most alpha: no normal limit, no bound on Z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log, sqrt
+
+import numpy as np
+from jaxtyping import Float
+
+Array = np.ndarray
+ALPHA = 1e-6  # the probability, at most, with which a good sketch fails one statistical property
+POWER = 0.99  # the probability with which a bias of `resolution` is found
+
+
+@dataclass(frozen=True)
+class MeanTest:
+    """What N numbers say about their mean."""
+
+    rejected: bool
+    mean: float
+    resolution: float  # a bias of this size is found with probability POWER; infinite if no size is certain to be
+
+
+def mean_is(mu: float, z: Float[Array, "N"], variance: float, alpha: float) -> MeanTest:
+    """Test E Z = mu for independent numbers z of at most this variance; wrong with probability at most alpha.
+
+    >>> z = np.random.default_rng(0).standard_normal(400)
+    >>> mean_is(0.0, z, 1.0, alpha=1e-6).rejected, mean_is(0.5, z, 1.0, alpha=1e-6).rejected
+    (False, True)
+    """
+    z = np.asarray(z, dtype=np.float64)
+    if variance == 0:  # no randomness: the values themselves are the mean, to rounding
+        off = np.abs(z - mu) > 1e-9 * max(abs(mu), np.abs(z).max())
+        return MeanTest(bool(off.any()), float(z.mean()), 0.0)
+    needed = log(2 / alpha)
+    step = sqrt(2 * needed / (len(z) * variance))
+    x = step * (z - mu)
+    total = (np.sign(x) * np.log1p(np.abs(x) + x * x / 2)).sum()
+    return MeanTest(bool(abs(total) >= 2 * needed), float(z.mean()), _resolution(len(z), step, needed))
+
+
+def _resolution(n: int, step: float, needed: float) -> float:
+    """The smallest b with n step b - n step^2 b^2 / 2 >= 3 needed + log(1 / (1 - POWER)).
+
+    exp(-phi(x)) <= 1 - x + x^2 / 2, so with a bias b the sum of phi is below n step b - n step^2 (variance + b^2) / 2 -
+    log(1 / beta) with probability at most beta. The test asks for 2 needed, and n step^2 variance / 2 is needed.
+    """
+    room = 1 - 2 * (3 * needed - log(1 - POWER)) / n
+    return (1 - sqrt(room)) / step if room >= 0 else float("inf")

@@ -1,0 +1,146 @@
+"""validate: every property of a sketch class, one verdict each; and the report that holds them."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sdi.sketch_path import load_sketch, sketch_text
+from sdi.validate.enumeration import enumerations
+from sdi.validate.evidence import PROPERTIES, Evidence, Property
+from sdi.validate.standing import Standing, standing
+from sdi.validate.subject import Subject
+from sdi.validate.trial import trial
+
+NOT_TESTED = (
+    "other sizes than those named here, and pairs that the search did not find",
+    "anything beyond mean and variance: tails, exponential bounds",
+    "models other than two small looped transformers; `featurize` audits itself on yours",
+    "speed at working sizes: see sdi-bench variants",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A row of the table: the verdict on one property."""
+
+    property: str
+    says: str
+    verdict: str  # "holds", "fails", "not tested"
+    how: str
+    cases: int
+    seen: str
+    wrong: str | None
+    case: str | None
+    remedy: str | None
+    alpha: float | None
+    power: str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `sdi validate` prints."""
+
+    sketch: str
+    shape: tuple[int, ...]
+    m: int
+    seed: int
+    draws: int
+    findings: list[Finding]
+    standing: list[Standing]
+    not_tested: list[str]
+
+    @property
+    def passed(self) -> bool:
+        return all(finding.verdict == "holds" for finding in self.findings)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        return tuple(f.property for f in self.findings if f.verdict == "fails")
+
+    @property
+    def alpha(self) -> float:
+        """The probability, at most, that a good sketch fails any of the statistical properties."""
+        return sum(f.alpha for f in self.findings if f.alpha is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"passed": self.passed, "alpha": self.alpha, **asdict(self)}
+
+
+def validate(
+    sketch: str | type,
+    *,
+    shape: tuple[int, ...] = (8, 6),
+    m: int = 16,
+    seed: int = 0,
+    draws: int = 4000,
+    compare: bool = True,
+    progress: Callable[[str], None] = lambda name: None,
+) -> Report:
+    """Check every property of a sketch class, given by name, path or as it is.
+
+    `compare` adds a table of where it stands among the shipped ones.
+    """
+    subject = subject_of(sketch, shape, m, seed, draws)
+    findings: list[Finding] = []
+    for one in PROPERTIES:
+        progress(f"checking: {one.says}")
+        verdicts = {f.property: f.verdict for f in findings}
+        findings.append(_find(one, subject, [name for name in one.needs if verdicts.get(name, "holds") != "holds"]))
+    works = not any(f.verdict != "holds" for f in findings if f.property in ("protocol", "linear", "factored"))
+    progress("comparing with the shipped ones")
+    rows = standing(subject) if compare and works else []
+    return Report(subject.spec, subject.shape, m, seed, draws, findings, rows, not_tested())
+
+
+def subject_of(sketch: str | type, shape: tuple[int, ...], m: int, seed: int, draws: int) -> Subject:
+    """The class to test, as named; what is remembered of earlier ones is forgotten, since a class can be changed."""
+    trial.cache_clear()
+    enumerations.cache_clear()
+    spec = sketch if isinstance(sketch, str) else f"<{sketch_text(sketch)}>"
+    return Subject(load_sketch(sketch), spec, shape, m, seed, draws)
+
+
+def not_tested() -> list[str]:
+    import torch
+
+    none = [] if torch.cuda.is_available() else ["CUDA: there is no such device here"]
+    return [*none, *NOT_TESTED]
+
+
+def _find(one: Property, subject: Subject, missing: list[str]) -> Finding:
+    began = time.perf_counter()
+    if missing:
+        why = f"rests on {' and '.join(missing)}"
+        return Finding(one.name, one.says, "not tested", "", 0, why, None, None, None, None, None, 0.0)
+    try:
+        found = one.check(subject)
+    except Exception as error:
+        found = Evidence(0, "", f"it raised {type(error).__name__}: {error}", _place(error))
+    return Finding(
+        one.name,
+        one.says,
+        "holds" if found.holds else "fails",
+        found.how,
+        found.cases,
+        found.seen,
+        found.wrong,
+        found.case,
+        None if found.holds else one.remedy,
+        found.alpha,
+        found.power,
+        time.perf_counter() - began,
+    )
+
+
+def _place(error: Exception) -> str:
+    """The last line outside this package, which is most often the sketch's own."""
+    ours = str(sys.modules["sdi.validate"].__path__[0])
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((f for f in reversed(frames) if not f.filename.startswith(ours)), frames[-1])
+    return f"{frame.filename}, line {frame.lineno}: {frame.line}"

@@ -1,0 +1,246 @@
+"""`sdi validate` accepts every sketch that ships, rejects broken ones for their own fault, and keeps to its rates."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import broken_sketches
+import numpy as np
+import pytest
+from broken_sketches import ACROSS_PROCESSES, FAULTS, Good
+from rich.console import Console
+from scipy.stats import binom
+from typer.testing import CliRunner
+
+from sdi.cli import app
+from sdi.cli_validate import show_report
+from sdi.sketch_path import SHIPPED, load_sketch
+from sdi.sketches import CountSketch
+from sdi.validate import PROPERTIES, Subject, validate
+from sdi.validate import trial as trials
+from sdi.validate.adversary import most_varying, variance
+from sdi.validate.enumeration import enumerations
+from sdi.validate.evidence import first_wrong
+from sdi.validate.mean_test import POWER, mean_is
+from sdi.validate.pairs import KINDS, pair
+from sdi.validate.report import subject_of
+from sdi.validate.standing import Standing
+from sdi.validate.subject import SEEDS
+from sdi.validate.variance import within_bound
+from sdi.validate.variance_test import variance_is_at_most
+
+BROKEN = Path(broken_sketches.__file__)
+ALPHA, CHANCE = 0.05, 1e-6  # the rate that is tested, and the probability that its test fails by chance
+runner = CliRunner()
+
+
+def names_of(report, verdict):
+    return {f.property for f in report.findings if f.verdict == verdict}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_sketch_that_ships_is_accepted(name):
+    report = validate(load_sketch(name), draws=100, compare=False)
+    assert report.passed, [(f.property, f.wrong, f.case) for f in report.findings if f.verdict != "holds"]
+    assert len(report.findings) == len(PROPERTIES)
+    assert report.alpha <= 5e-6
+    how = {f.property: f.how for f in report.findings}
+    assert how["variance"] == ("both" if hasattr(load_sketch(name), "enumerate_all") else "statistical")
+    assert how["linear"] == "exact"
+
+
+@pytest.mark.parametrize("broken", FAULTS, ids=lambda cls: cls.__name__)
+def test_a_broken_sketch_is_rejected_for_its_fault_and_for_nothing_else(broken):
+    report = validate(broken, draws=500 if broken is broken_sketches.HalfTheBound else 300, compare=False)
+    assert set(report.failed) == FAULTS[broken]
+    assert not report.passed
+    needs = {p.name: set(p.needs) for p in PROPERTIES}
+    untested = names_of(report, "not tested")
+    for name in untested:
+        assert needs[name] & (set(report.failed) | untested), name
+    for finding in report.findings:
+        if finding.verdict == "fails":
+            assert finding.wrong
+            assert finding.case
+            assert finding.remedy
+
+
+@pytest.mark.parametrize("broken", ACROSS_PROCESSES, ids=lambda cls: cls.__name__)
+def test_what_only_another_process_shows_is_found(broken):
+    spec = f"{BROKEN}:{broken.__name__}"
+    (found,) = (p.check(Subject(load_sketch(spec), spec)) for p in PROPERTIES if p.name == ACROSS_PROCESSES[broken])
+    assert "in another process" in found.wrong or "in a new process" in found.wrong
+    here = validate(broken, draws=100, compare=False)
+    assert here.passed
+
+
+@pytest.mark.parametrize(
+    ("broken", "case"),
+    [
+        (broken_sketches.Rounds, "shape (1,), 1 number, a=-3, b=0.3, x=[1], y=[0.37]"),
+        (broken_sketches.NoSigns, "shape (2,), m=1, sparse, x ~ [1, 0], y ~ [0, 1]"),
+        (broken_sketches.WritesToItsArgument, "shape (1,), 1 number, x=[5]"),
+    ],
+    ids=lambda part: getattr(part, "__name__", ""),
+)
+def test_the_smallest_failing_case_is_shown(broken, case):
+    (finding,) = (f for f in validate(broken, draws=300, compare=False).findings if f.verdict == "fails")
+    assert finding.case.startswith(case)
+
+
+def test_a_class_that_raises_is_told_where():
+    (finding,) = (f for f in validate(broken_sketches.RaisesOnVectors).findings if f.verdict == "fails")
+    assert "it raised ValueError: not enough values to unpack" in finding.wrong
+    assert "broken_sketches.py, line" in finding.case
+    assert "rows, cols = shape" in finding.case
+
+
+def test_a_check_that_tries_nothing_is_a_defect():
+    with pytest.raises(AssertionError, match="cannot fail"):
+        first_wrong([], "nothing")
+
+
+def test_a_class_that_is_changed_between_two_calls_is_looked_at_again():
+    class Changed(Good):
+        pass
+
+    assert within_bound(subject_of(Changed, (8, 6), 16, 0, 500)).holds
+    Changed.variance_factor = broken_sketches.HalfTheBound.variance_factor
+    assert not within_bound(subject_of(Changed, (8, 6), 16, 0, 500)).holds
+
+
+# the statistics
+
+
+def heavy(rng, n):
+    """Mean 1, variance 49, and most of it in one number of fifty."""
+    return (rng.random(n) < 0.02) * 50.0
+
+
+HEAVY = {"mean": 1.0, "variance": 49.0}
+RUNS = 400
+
+
+@pytest.mark.sdi_statistical(alpha=2 * CHANCE)
+def test_right_moments_are_rejected_no_more_often_than_stated(sdi_seed):
+    rng = np.random.default_rng([sdi_seed, 1])
+    limit = binom.ppf(1 - CHANCE, RUNS, ALPHA)
+    means = sum(mean_is(HEAVY["mean"], heavy(rng, 200), HEAVY["variance"], ALPHA).rejected for _ in range(RUNS))
+    spreads = sum(variance_is_at_most(HEAVY["variance"], heavy(rng, 200), ALPHA).rejected for _ in range(RUNS))
+    assert means <= limit
+    assert spreads <= limit
+
+
+@pytest.mark.sdi_statistical(alpha=2 * CHANCE)
+def test_a_bias_of_the_stated_size_is_found_as_often_as_stated(sdi_seed):
+    rng = np.random.default_rng([sdi_seed, 2])
+    draws = [heavy(rng, 2000) for _ in range(200)]
+    bias = mean_is(HEAVY["mean"], draws[0], HEAVY["variance"], ALPHA).resolution
+    assert 0 < bias < 3
+    for side in (-1, 1):
+        found = sum(mean_is(HEAVY["mean"] + side * bias, z, HEAVY["variance"], ALPHA).rejected for z in draws)
+        assert found >= binom.ppf(CHANCE, len(draws), POWER)
+
+
+@pytest.mark.sdi_statistical(alpha=CHANCE)
+def test_half_the_true_variance_is_refuted(sdi_seed):
+    z = np.random.default_rng([sdi_seed, 3]).standard_normal(2000)
+    test = variance_is_at_most(0.5, z, 1e-7)
+    assert test.rejected
+    assert 0.5 < test.least < 1.0
+    assert not variance_is_at_most(test.least * 1.0001, z, 1e-7).rejected
+    assert variance_is_at_most(test.least * 0.9999, z, 1e-7).rejected
+
+
+def test_few_draws_promise_nothing_and_constants_have_no_variance():
+    assert mean_is(0.0, np.zeros(10), 1.0, 1e-6).resolution == float("inf")
+    assert not mean_is(2.0, np.full(10, 2.0), 0.0, 1e-6).rejected
+    assert mean_is(2.0, np.full(10, 2.001), 0.0, 1e-6).rejected
+    assert not variance_is_at_most(0.0, np.full(100, 0.1), 1e-6).rejected
+    assert variance_is_at_most(0.0, np.arange(100.0), 1e-6).rejected
+
+
+def test_draws_that_judge_have_not_been_seen():
+    most = SEEDS // 10  # draws that Subject allows
+    assert trials.SEEK + most // 8 <= trials.CHOOSE
+    assert trials.CHOOSE + most // 8 <= trials.JUDGE
+    assert trials.JUDGE + most <= SEEDS
+    t = trials.trial(Subject(Good, "<Good>", draws=100), (8, 6), 16)
+    assert {p.kind for p in t.pairs} == set(KINDS)
+    assert not {tuple(row) for row in t.seen} & {tuple(row) for row in t.fresh}
+
+
+def test_a_parameter_too_large_for_a_search_is_said_to_be():
+    subject = Subject(Good, "<Good>", (33, 32), 8, draws=100)
+    assert not trials.trial(subject, (33, 32), 8).searched
+    assert "(33, 32) is too large for a search" in within_bound(subject).seen
+
+
+def test_the_adversary_finds_no_less_than_thousands_of_random_pairs():
+    subject = Subject(CountSketch, "<CountSketch>", (3,), 2)
+    (every,) = enumerations(subject)
+    rng = np.random.default_rng(0)
+    found = most_varying(every.S, every.weights, rng.standard_normal((4, 3)), (3,))
+    worst = max(variance(every.S, every.weights, p) for p in found)
+    tried = [pair("random", *rng.standard_normal((2, 3))) for _ in range(3000)]
+    assert worst >= max(variance(every.S, every.weights, p) for p in tried)
+    assert worst == pytest.approx(2 / 3, rel=1e-3)  # 2 / m (1 - 1 / d) at equal entries
+
+
+# the command
+
+
+def call(*arguments, code):
+    result = runner.invoke(app, ["validate", *map(str, arguments)], env={"COLUMNS": "80"})
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def test_the_command_prints_one_json_document():
+    found = json.loads(call("exact", "--draws", 100, "--json", code=0).stdout)
+    assert found["passed"] is True
+    assert [f["property"] for f in found["findings"]] == [p.name for p in PROPERTIES]
+    assert {row["sketch"] for row in found["standing"]} == set(SHIPPED)
+    assert all(row["error"] <= row["claimed"] for row in found["standing"])
+    assert (found["seed"], found["shape"], found["m"]) == (0, [8, 6], 16)
+    assert any("CUDA" in what for what in found["not_tested"]) or "cuda" in str(found)
+
+
+def test_a_sketch_that_fails_is_exit_code_1_and_says_what_to_do():
+    said = call(f"{BROKEN}:WrongBytes", code=1).stdout
+    assert "FAILS" in said
+    assert "nbytes is 0, its tables have 768" in said
+    assert "what to do" in said
+    assert "rests on protocol" in said
+    assert f"0 of {len(PROPERTIES)} properties hold" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "sketch must be one of"),
+        ([f"{BROKEN}:Goood"], "did you mean 'Good'"),
+        (["tensor", "--shape", "8x6"], "--shape must be rows,columns"),
+        (["tensor", "--m", "0"], "m must be at least 1, got 0"),
+        (["tensor", "--m", "48"], "shape must have more than m=48 entries, got (8, 6)"),
+        (["tensor", "--seed", "-1"], "seed must be from 0 to 1999, got -1"),
+        (["tensor", "--draws", "5"], "draws must be from 100 to 100000, got 5"),
+    ],
+)
+def test_bad_input_is_exit_code_2_and_a_line(arguments, message):
+    assert message in call(*arguments, code=2).stderr
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_can_be_read_at_any_width(width, capsys):
+    rows = [Standing(name, 128, 3_145_728, 0.1, 0.2, 1e-3, 1.0) for name in SHIPPED]
+    report = replace(validate(broken_sketches.WrongSize), standing=rows)
+    show_report(Console(width=width, highlight=False), report)
+    said = capsys.readouterr().out
+    assert all(len(line) <= width for line in said.splitlines())
+    for p in PROPERTIES:
+        assert p.name in said
+    assert "…" not in said
+    assert "probability at most" in said
