@@ -79,7 +79,7 @@ class Meter:
 
         def pack(x: Tensor) -> Tensor:
             self.add(x)
-            return x
+            return x.detach()  # x itself, as the output of the node that saves it, would keep that node forever
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
             yield

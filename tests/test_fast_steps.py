@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sdi import Features, Loop
-from sdi.fast import Featurizer, coverage
+from sdi.fast import Featurizer, LoopedTransformer, coverage, token_cross_entropy
+from sdi.looped_config import LoopedConfig
 
 MEMORY = pytest.mark.parametrize("memory", ["hooks", "recompute"])
 
@@ -214,3 +216,19 @@ def test_a_model_may_itself_be_the_step(memory: str) -> None:
             {b.name: np.zeros((3, *b.shape)) for b in features.blocks},
         ),
     )
+
+
+@pytest.mark.parametrize("memory", ["auto", "hooks", "recompute"])
+def test_a_pass_leaves_no_graph_behind(memory: str) -> None:
+    """Steps after the read-out are never pulled back, so nothing frees what they saved but their own end."""
+    torch.manual_seed(0)
+    case = LoopedConfig.parity(d=16, heads=2, tau=3, length=40)
+    model = LoopedTransformer.init(case)
+    batch = {"tokens": torch.randint(0, 2, (2, 40)), "targets": torch.randint(0, 2, (2, 40)), "readout": [2, 2]}
+    featurizer = Featurizer(model, token_cross_entropy, loop=case.loop(), memory=memory, audit="off")
+    alive = []
+    for _ in range(3):
+        featurizer(batch)
+        gc.collect()
+        alive.append(sum(issubclass(type(x), Tensor) for x in gc.get_objects()))
+    assert alive[2] <= alive[1]
