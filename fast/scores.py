@@ -11,6 +11,7 @@ from sdi import scores
 from sdi.features import Features
 
 Array = np.ndarray
+PART = 1 << 14
 
 
 def tracin(g_train: Features | Array, g_query: Features | Array) -> Float[Array, "n q"]:
@@ -38,10 +39,16 @@ def step_matrix(phi_train: Features | Array, phi_query: Features | Array) -> Flo
 
 
 def _products(x: Float[Array, "*i D"], y: Float[Array, "*j D"]) -> Float[Array, "*i *j"]:
-    """Every row of x with every row of y."""
+    """Every row of x with every row of y, PART columns at a time, these sums added in float64.
+
+    MKL adds up all columns in the rows' own precision: of float32 gradients with 29.5M entries, 2.5% was lost.
+    """
     dtype = np.result_type(x, y, np.float32)
     rows_x, rows_y = (_tensor(a.reshape(-1, a.shape[-1]), dtype) for a in (x, y))
-    return (rows_x @ rows_y.T).numpy().reshape(*x.shape[:-1], *y.shape[:-1])
+    total = torch.zeros(len(rows_x), len(rows_y), dtype=torch.float64)
+    for k in range(0, rows_x.shape[1], PART):
+        total += rows_x[:, k : k + PART] @ rows_y[:, k : k + PART].T
+    return total.numpy().astype(dtype).reshape(*x.shape[:-1], *y.shape[:-1])
 
 
 def _tensor(x: Float[Array, "rows D"], dtype: np.dtype) -> Tensor:
