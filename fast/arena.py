@@ -1,7 +1,8 @@
 """Arena: where the activations that hooks keep are copied to, mapped once and used again by every batch.
 
 They come to hundreds of megabytes a pass. Kept where they were made, they would be fresh pages every time, and a page
-fault costs more than the copy: 67,000 of them at 135M parameters and eight steps.
+fault costs more than the copy: 67,000 of them at 135M parameters and eight steps. What the originals leave is too
+scattered for malloc to use again, so the peak grows by about what is copied: hence not more than MOST.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 
 SLAB_BYTES = 32 << 20
 SMALL = 1 << 16  # below this, malloc has pages at hand
+MOST = 256 << 20  # in all; the rest is kept where it was made
 
 
 class Arena:
@@ -25,7 +27,7 @@ class Arena:
         self.clear()
 
     def clear(self) -> None:
-        self._slab, self._at = 0, 0
+        self._slab, self._at, self._held = 0, 0, 0
         self._last: tuple[ref[Tensor], int, Tensor] | None = None  # several modules often read one activation
 
     def keep(self, x: Tensor) -> Tensor:
@@ -33,6 +35,9 @@ class Arena:
             return x.detach()
         if self._last is not None and self._last[0]() is x and self._last[1] == x._version:
             return self._last[2]
+        if self._held + x.nbytes > MOST:
+            return x.detach()
+        self._held += x.nbytes
         copy = self._take(x.nbytes, x.shape, x.dtype).copy_(x.detach())
         self._last = (ref(x), x._version, copy)
         return copy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from sdi.fast.arena import SLAB_BYTES, SMALL, Arena
+from sdi.fast.arena import MOST, SLAB_BYTES, SMALL, Arena
 
 
 def activation(fill: float, rows: int = SMALL // 64) -> torch.Tensor:
@@ -57,3 +57,12 @@ def test_the_arena_holds_no_graph() -> None:
     x = activation(1.0).requires_grad_() * 2
     arena = Arena()
     assert not arena.keep(x).requires_grad
+
+
+def test_no_more_is_copied_than_the_most() -> None:
+    arena, x = Arena(), torch.zeros(MOST // 4 - SMALL)  # all but four times SMALL
+    assert arena.keep(x).data_ptr() != x.data_ptr()
+    y = activation(1.0, rows=4 * SMALL // 128 + 1)
+    assert arena.keep(y).data_ptr() == y.data_ptr()
+    arena.clear()
+    assert arena.keep(y).data_ptr() != y.data_ptr()
