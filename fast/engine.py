@@ -51,7 +51,8 @@ def run_pass(
         while True:
             random.restore()
             memory.arena.clear()
-            tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)), memory.arena)
+            arena = None if memory.recompute else memory.arena  # which takes memory to save time
+            tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)), arena)
             units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
             try:
                 with tracer.attached(), units:

@@ -43,7 +43,7 @@ class Tracer:
     """Counts steps and delivers gradients while `attached` and a loss is evaluated and pulled back."""
 
     def __init__(
-        self, model: nn.Module, body: Body, plan: Plan, sinks: Mapping[str, Sink], meter: Meter, arena: Arena
+        self, model: nn.Module, body: Body, plan: Plan, sinks: Mapping[str, Sink], meter: Meter, arena: Arena | None
     ) -> None:
         self.model, self.body, self.plan, self.sinks, self.meter, self.arena = model, body, plan, sinks, meter, arena
         self.phase: Phase = "forward"
@@ -139,7 +139,7 @@ class Tracer:
             return None
         if unit.native is not None:
             a = args[0] if args else next(iter(kwargs.values()))
-            a = self.arena.keep(a) if self.counting else a.detach()
+            a = self.arena.keep(a) if self.arena is not None and self.counting else a.detach()
             self._keep(a)
             output = output if output.requires_grad else begin_graph(output)
             deliver = partial(self._deliver_native, unit, a, a._version, output.shape, self.slot)
