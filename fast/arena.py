@@ -1,8 +1,8 @@
 """Arena: where the activations that hooks keep are copied to, mapped once and used again by every batch.
 
 They come to hundreds of megabytes a pass. Kept where they were made, they would be fresh pages every time, and a page
-fault costs more than the copy: 67,000 of them at 135M parameters and eight steps. What the originals leave is too
-scattered for malloc to use again, so the peak grows by about what is copied: hence not more than MOST.
+fault costs more than the copy. What the originals leave is too scattered for malloc to use again, so the peak grows
+with what is copied: hence not more than MOST.
 """
 
 from __future__ import annotations
