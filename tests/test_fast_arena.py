@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from sdi.fast import Featurizer, LoopedTransformer, token_cross_entropy
 from sdi.fast.arena import MOST, SLAB_BYTES, SMALL, Arena
+from sdi.looped_config import LoopedConfig
 
 
 def activation(fill: float, rows: int = SMALL // 64) -> torch.Tensor:
@@ -66,3 +69,14 @@ def test_no_more_is_copied_than_the_most() -> None:
     assert arena.keep(y).data_ptr() == y.data_ptr()
     arena.clear()
     assert arena.keep(y).data_ptr() != y.data_ptr()
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_only_hooks_buy_time_with_memory(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sdi.fast.arena.SMALL", 1)
+    config = LoopedConfig.looped_gpt(vocab=8, classes=8, d=8, heads=2, tau=2, core=1, length=4)
+    batch = {"tokens": torch.randint(0, 8, (2, 4)), "targets": torch.randint(0, 8, (2, 4))}
+    model = LoopedTransformer.init(config)
+    featurizer = Featurizer(model, token_cross_entropy, loop=config.loop(), memory=memory, audit="off")
+    featurizer(batch)
+    assert bool(featurizer.memory.arena._slabs) == (memory == "hooks")
