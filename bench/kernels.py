@@ -1,12 +1,19 @@
-"""The elementary operations behind the cost model of `fast/tensor_sketch.py`, and whether the model picks rightly.
+"""The elementary operations behind the cost models of the sketch routes, and whether the models pick rightly.
 
 Each operation runs as the routes run it: float32, into buffers of cache size that are used again. The constants are
-nanoseconds per element of:
+nanoseconds per element, in `fast/tensor_sketch.py` of:
 
     FFT_NS      a real FFT of m elements, divided by log2 m
     SCATTER_NS  signs and index_add of the gemm route, d_out x d_in elements at a time
     PRODUCT_NS  what is linear in m for each token of the fft route: two buffers cleared, spectra multiplied and summed
     MADD_NS     a multiply-add of the batched GEMM
+
+and in `fast/native.py`, by two runs of a whole route that differ in one size:
+
+    POINT_NS    of two sides of m points each, divided by log2 m
+    COUNT_NS    a number that is counted into its bucket
+    MADD_NS     a multiply-add of the gradient
+    SCATTER_NS  an entry of the gradient scattered
 """
 
 from __future__ import annotations
@@ -14,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log2
 from time import perf_counter
+from typing import Any
 
 import torch
 
@@ -43,24 +51,39 @@ def measure_kernels(
     torch.set_num_threads(THREADS)
     torch.manual_seed(seed)
     progress("constants of the cost model")
-    code = room("fast.tensor_sketch")
-    measured = measure_constants(m, repeats)
-    constants = [[name, f"{ns:.4f}", f"{getattr(code, name):.4f}"] for name, ns in measured.items()]
-    figures = {name: [ns] for name, ns in measured.items()}
+    measured = {"tensor_sketch": measure_constants(m, repeats)}
+    if compiled():
+        measured["native"] = measure_compiled(m, repeats)
+    constants, figures = [], {}
+    for code, found in measured.items():
+        for name, ns in found.items():
+            constants.append([f"{code}.{name}", f"{ns:.4f}", f"{getattr(room(f'fast.{code}'), name):.4f}"])
+            figures[f"{code}.{name}"] = [ns]
     rows, bars, right = [], [], 0
     for shape in shapes:
         progress("routes: {} x {}, {} tokens".format(*shape))
-        fft, gemm, picked = time_routes(shape, m, repeats)
-        figures["{}x{} {} tokens".format(*shape)] = [fft, gemm]
+        fft, gemm, torch_best, picked = time_routes(shape, m, repeats)
+        figures["{}x{} {} tokens".format(*shape)] = [fft, gemm, torch_best]
         faster = "fft" if fft < gemm else "gemm"
         right += picked == faster
         lost = 0.0 if picked == faster else max(fft, gemm) / min(fft, gemm) - 1
         bars.append(("{}x{}, {} tokens: {}".format(*shape, picked), gemm / fft))
         cells = [*map(str, shape), f"{gemm / fft:.2f}", faster, picked]
-        rows.append(
-            [*cells, "yes" if picked == faster else f"no, +{lost:.0%}", f"{fft * 1e3:.2f}", f"{gemm * 1e3:.2f}"]
-        )
-    columns = ("d_out", "d_in", "tokens", "gemm / fft", "faster", "picked", "right", "fft, ms", "gemm, ms")
+        gain = f"{torch_best / min(fft, gemm):.2f}" if compiled() else "-"
+        verdict = "yes" if picked == faster else f"no, +{lost:.0%}"
+        rows.append([*cells, verdict, gain, f"{fft * 1e3:.2f}", f"{gemm * 1e3:.2f}"])
+    columns = (
+        "d_out",
+        "d_in",
+        "tokens",
+        "gemm / fft",
+        "faster",
+        "picked",
+        "right",
+        "PyTorch / this",
+        "fft, ms",
+        "gemm, ms",
+    )
     tables = [
         Table(f"Cost constants, nanoseconds, m={m}", ("constant", "measured", "in the code"), constants),
         Table(f"Routes, {EXAMPLES} examples, m={m}: {right} of {len(rows)} picked rightly", columns, rows),
@@ -105,14 +128,44 @@ def measure_constants(m: int, repeats: int) -> dict[str, float]:
     return {name: s * 1e9 for name, s in seconds.items()}
 
 
-def time_routes(shape: tuple[int, int, int], m: int, repeats: int) -> tuple[float, float, str]:
-    """Seconds of the fft and of the gemm route, and the one that the cost model picks."""
+def compiled() -> bool:
+    return room("fast.native").library() is not None
+
+
+def measure_compiled(m: int, repeats: int) -> dict[str, float]:
+    """The constants of the compiled routes, in nanoseconds."""
+
+    def seconds(route: str, d_out: int, d_in: int, tokens: int) -> float:
+        tables, run = prepare((d_out, d_in, tokens), m)
+        return best_of(lambda: run(getattr(tables, f"add_by_{route}")), repeats) / EXAMPLES
+
+    short, long = seconds("fft", 128, 128, 128), seconds("fft", 1536, 1536, 128)
+    few, many = seconds("gemm", 256, 256, 32), seconds("gemm", 256, 256, 160)
+    found = {
+        "POINT_NS": (short - (long - short) / 11) / (128 * 2 * m * log2(m)),
+        "COUNT_NS": (long - short) / (128 * 2 * (1536 - 128)),
+        "MADD_NS": (many - few) / (128 * 256 * 256),
+        "SCATTER_NS": (few - (many - few) / 4) / (256 * 256),
+    }
+    return {name: s * 1e9 for name, s in found.items()}
+
+
+def prepare(shape: tuple[int, int, int], m: int, native: bool = True) -> tuple[Any, Callable[[Any], None]]:
+    """A sketch of this shape, and what runs one of its routes on random tokens."""
     d_out, d_in, tokens = shape
     sketch = TensorSketch.draw((d_out, d_in), m, name="bench")
-    tables = room("fast.tensor_sketch").TorchTensorSketch(sketch, CPU, torch.float32)
+    make = room("fast.native").make_tensor_sketch if native else room("fast.tensor_sketch").TorchTensorSketch
     work = room("fast.workspace").Workspace(CPU, room("fast.memory").CACHE_BYTES)
     u, v = torch.randn(EXAMPLES, tokens, d_out), torch.randn(EXAMPLES, tokens, d_in)
     acc = torch.zeros(EXAMPLES, m)
-    fft = best_of(lambda: tables.add_by_fft(acc, u, v, work), repeats)
-    gemm = best_of(lambda: tables.add_by_gemm(acc, u, v, work), repeats)
-    return fft, gemm, tables.route(tokens)
+    return make(sketch, CPU, torch.float32), lambda route: route(acc, u, v, work)
+
+
+def time_routes(shape: tuple[int, int, int], m: int, repeats: int) -> tuple[float, float, float, str]:
+    """Seconds of the fft and of the gemm route, of the route that PyTorch would take, and the one that is picked."""
+    tables, run = prepare(shape, m)
+    plain, run_plain = prepare(shape, m, native=False)
+    fft = best_of(lambda: run(tables.add_by_fft), repeats)
+    gemm = best_of(lambda: run(tables.add_by_gemm), repeats)
+    by_torch = best_of(lambda: run_plain(plain.add_outer), repeats)
+    return fft, gemm, by_torch, tables.route(shape[2])

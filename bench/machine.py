@@ -7,6 +7,8 @@ import platform
 
 import torch
 
+from sdi.backends import room
+
 THREADS = int(os.environ.get("OMP_NUM_THREADS") or 2)  # of this process and of every worker
 
 
@@ -17,6 +19,7 @@ def describe_machine() -> dict[str, str]:
         "threads used": str(torch.get_num_threads()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "torch": torch.__version__,
+        "kernels": room("fast.native").kernels(),
         "Python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
     }

@@ -17,6 +17,7 @@ from torch import Tensor
 from sdi.sketch_map import Block, SketchMap, matrix_shape
 from sdi.sketches import CountSketch, Keep, TensorSketch
 
+from .native import make_tensor_sketch
 from .tensor_sketch import TorchCountSketch, TorchTensorSketch
 from .twins import TorchSketch
 from .workspace import Workspace
@@ -125,7 +126,8 @@ class TensorSink(KeepSink):
         self.sum: Tensor | None = None
 
     def outer(self, slot: Slot, u: Tensor, v: Tensor) -> None:
-        if not self.acc.steps and self.tables.route(u.shape[1]) == "gemm" and self._sum_fits(len(u)):
+        small = self.tables.sums_first and self.tables.route(u.shape[1]) == "gemm" and self._sum_fits(len(u))
+        if small and not self.acc.steps:
             if self.sum is None:
                 self.acc.late.append(self)
                 self.sum = torch.zeros(len(u), *self.tables.shape, dtype=self.acc.dtype, device=self.acc.device)
@@ -162,7 +164,7 @@ def make_sinks(acc: Accumulator, work: Workspace, tables: Tables) -> dict[str, K
         if block.name not in tables and type(sketch) is CountSketch:
             tables[block.name] = TorchCountSketch(sketch, acc.device, acc.dtype)
         if block.name not in tables and type(sketch) is TensorSketch:
-            tables[block.name] = TorchTensorSketch(sketch, acc.device, acc.dtype)
+            tables[block.name] = make_tensor_sketch(sketch, acc.device, acc.dtype)
         if block.name not in tables and type(sketch) is not Keep:
             tables[block.name] = TorchSketch(sketch, acc.device, acc.dtype)
         match tables.get(block.name):

@@ -4,11 +4,12 @@
     gemm   per example: delta^T a by one GEMM into a transient buffer, then one signed scatter. Costs d_out d_in.
 
 Which is cheaper is a matter of sizes: at 128 x 128 with 81 tokens the second by ten times, at 768 x 3072 the first.
+On a CPU, both have a compiled twin (`native`), to which this is the oracle.
 """
 
 from __future__ import annotations
 
-from math import log2
+from math import log2, prod
 
 import torch
 from jaxtyping import Float
@@ -40,6 +41,8 @@ class TorchCountSketch:
 class TorchTensorSketch:
     """The tables of a TensorSketch on a device, and the two routes."""
 
+    sums_first = True  # where steps are summed, it pays to sum small gradients before they are scattered
+
     def __init__(self, sketch: TensorSketch, device: torch.device, dtype: torch.dtype) -> None:
         self.m, self.shape, self.dtype = sketch.m, sketch.shape, dtype
         self.complex = torch.complex128 if dtype == torch.float64 else torch.complex64
@@ -64,11 +67,16 @@ class TorchTensorSketch:
     def route(self, tokens: int) -> str:
         """The cheaper route for an example with this many tokens."""
         if tokens not in self._routes:
-            d_out, d_in = self.shape
-            fft = 2 * FFT_NS * self.m * log2(max(self.m, 2)) + SCATTER_NS * (d_out + d_in) + PRODUCT_NS * self.m
-            gemm = d_out * d_in * (MADD_NS * tokens + SCATTER_NS)
-            self._routes[tokens] = "fft" if tokens * fft < gemm else "gemm"
+            self._routes[tokens] = "fft" if self.fft_ns(tokens) < self.gemm_ns(tokens) else "gemm"
         return self._routes[tokens]
+
+    def fft_ns(self, tokens: int) -> float:
+        """What an example costs by the fft route, in nanoseconds."""
+        each = 2 * FFT_NS * self.m * log2(max(self.m, 2)) + SCATTER_NS * sum(self.shape) + PRODUCT_NS * self.m
+        return tokens * each
+
+    def gemm_ns(self, tokens: int) -> float:
+        return prod(self.shape) * (MADD_NS * tokens + SCATTER_NS)
 
     def add_outer(
         self, acc: Float[Tensor, "n m"], u: Float[Tensor, "n T d_out"], v: Float[Tensor, "n T d_in"], work: Workspace

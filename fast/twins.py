@@ -90,6 +90,8 @@ def sketch_route(sketch: Sketch) -> str:
 class TorchSketch:
     """A twin with what surrounds it: the parts that fit into the workspace, and a look at what comes back."""
 
+    sums_first = True
+
     def __init__(self, sketch: Sketch, device: torch.device, dtype: torch.dtype) -> None:
         self.shape, self.kind, self.dtype = tuple(sketch.shape), kind_of(sketch), dtype
         self.twin: Any = make_twin(sketch, device, dtype)

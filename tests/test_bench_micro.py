@@ -12,27 +12,22 @@ import numpy as np
 import pytest
 import torch
 
-from sdi.backends import room
-from sdi.bench.kernels import CPU, EXAMPLES, SHAPES
+from sdi.bench.kernels import SHAPES, compiled, prepare
 from sdi.bench.machine import THREADS
 from sdi.scores import sdi, step_matrix, tracin
-from sdi.sketch_map import SketchMap
 
 M = 2048
+needs_compiled = pytest.mark.skipif(not compiled(), reason="the compiled kernels were not built")
 
 
 @pytest.mark.parametrize("route", ["fft", "gemm"])
 @pytest.mark.parametrize("shape", SHAPES[::2], ids=lambda shape: "{}x{}-{}-tokens".format(*shape))
-def test_route(benchmark: Any, shape: tuple[int, int, int], route: str) -> None:
+@pytest.mark.parametrize("kernels", ["torch", pytest.param("compiled", marks=needs_compiled)])
+def test_route(benchmark: Any, shape: tuple[int, int, int], route: str, kernels: str) -> None:
     torch.set_num_threads(THREADS)
-    d_out, d_in, tokens = shape
-    sketch = SketchMap.draw({"w": (d_out, d_in)}, M).sketches["w"]
-    tables = room("fast.tensor_sketch").TorchTensorSketch(sketch, CPU, torch.float32)
-    work = room("fast.workspace").Workspace(CPU, room("fast.memory").CACHE_BYTES)
-    u, v = torch.randn(EXAMPLES, tokens, d_out), torch.randn(EXAMPLES, tokens, d_in)
-    benchmark.group = "{}x{}, {} tokens: the cost model picks {}".format(*shape, tables.route(tokens))
-    run = tables.add_by_fft if route == "fft" else tables.add_by_gemm
-    benchmark(run, torch.zeros(EXAMPLES, M), u, v, work)
+    tables, run = prepare(shape, M, kernels == "compiled")
+    benchmark.group = "{}x{}, {} tokens: the cost model picks {}".format(*shape, tables.route(shape[2]))
+    benchmark(run, tables.add_by_fft if route == "fft" else tables.add_by_gemm)
 
 
 @pytest.mark.parametrize("score", [tracin, sdi, step_matrix], ids=lambda score: score.__name__)

@@ -1,0 +1,166 @@
+"""native: the compiled twin of `tensor_sketch`, for tensors on the CPU.
+
+`tensor_sketch.c` is built when the package is installed and a C compiler is there; without it, or with SDI_NATIVE=0 in
+the environment, PyTorch does the same work. Both give the same numbers, up to rounding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from importlib.util import find_spec
+from math import log2, prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sdi.sketches import TensorSketch
+
+from .tensor_sketch import TorchTensorSketch
+from .workspace import Workspace
+
+# Nanoseconds on two CPU cores, float32 (bench/kernels.py prints them): per point and log2 of a transform, per number
+# counted, per multiply-add and per entry of the gradient scattered.
+POINT_NS, COUNT_NS, MADD_NS, SCATTER_NS = 0.03, 0.15, 0.013, 0.35
+
+GROUP = 16  # tokens that are transformed together, in float32
+PARTS = 16  # pieces of work that a batch is cut into, so that all cores have some
+
+
+class Tables(ctypes.Structure):
+    """As in tensor_sketch.c."""
+
+    _fields_ = [(name, ctypes.c_longlong) for name in ("m", "rows", "cols")] + [
+        (name, ctypes.c_void_p)
+        for name in ("row_buckets", "col_buckets", "order", "row_signs", "col_signs", "twiddles")
+    ]
+
+
+class Work(ctypes.Structure):
+    """As in tensor_sketch.c."""
+
+    _fields_ = [
+        (name, ctypes.c_longlong)
+        for name in (
+            "n", "tokens", "parts", "width", "threads", "acc_stride", "u_example", "u_token", "v_example", "v_token"
+        )
+    ] + [(name, ctypes.c_void_p) for name in ("acc", "u", "v", "sums", "scratch")]  # fmt: skip
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled code, if it was built and is wanted."""
+    spec = find_spec("sdi.fast._tensor_sketch") if os.environ.get("SDI_NATIVE") != "0" else None
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        found = ctypes.CDLL(spec.origin)
+    except OSError:  # built elsewhere, or without the OpenMP library that it needs
+        return None
+    found.best_level.restype = ctypes.c_char_p
+    return found
+
+
+def kernels() -> str:
+    """What does the work on a CPU: "torch", or "compiled" and for which kind of CPU."""
+    found = library()
+    return "torch" if found is None else f"compiled ({found.best_level().decode()})"
+
+
+def make_tensor_sketch(sketch: TensorSketch, device: torch.device, dtype: torch.dtype) -> TorchTensorSketch:
+    """The faster of the two, where both can serve."""
+    compiled = library() if device.type == "cpu" and dtype in (torch.float32, torch.float64) else None
+    return TorchTensorSketch(sketch, device, dtype) if compiled is None else NativeTensorSketch(sketch, dtype, compiled)
+
+
+class NativeTensorSketch(TorchTensorSketch):
+    """A TensorSketch with both routes compiled; the fft route where m is a power of two."""
+
+    sums_first = False  # a scatter from registers costs less than to store the sum and load it again
+
+    def __init__(self, sketch: TensorSketch, dtype: torch.dtype, library: ctypes.CDLL, level: str = "") -> None:
+        super().__init__(sketch, torch.device("cpu"), dtype)
+        name = f"{str(dtype).removeprefix('torch.')}_{level or library.best_level().decode()}"
+        self._fft, self._gemm = library[f"add_by_fft_{name}"], library[f"add_by_gemm_{name}"]
+        self.power_of_two = self.m >= 4 and self.m & (self.m - 1) == 0
+        held = [self.rows.h.int(), self.cols.h.int()]
+        held.append(torch.tensor(frequencies(self.m) if self.power_of_two else [0], dtype=torch.int32))
+        held += [self.rows.s, self.cols.s]
+        held.append(torch.tensor(twiddles(self.m) if self.power_of_two else [0.0], dtype=dtype))
+        self._held = held  # the addresses below stay valid as long as these live
+        self._tables = Tables(self.m, *self.shape, *(x.data_ptr() for x in held))
+
+    def fft_ns(self, tokens: int) -> float:
+        if not self.power_of_two:
+            return super().fft_ns(tokens)
+        padded = -(-tokens // GROUP) * GROUP
+        return padded * (2 * POINT_NS * self.m * log2(self.m) + COUNT_NS * sum(self.shape))
+
+    def gemm_ns(self, tokens: int) -> float:
+        return prod(self.shape) * (MADD_NS * tokens + SCATTER_NS)
+
+    def add_by_fft(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
+        if not self.power_of_two:
+            return super().add_by_fft(acc, u, v, work)
+        n, tokens, _ = u.shape
+        parts = max(1, min(PARTS // max(n, 1), tokens // (4 * GROUP)))
+        threads = max(1, min(torch.get_num_threads(), n * parts))
+        scratch = work.take("points", (threads, 3, self.m, 64 // self.dtype.itemsize), self.dtype)
+        return self._call(self._fft, acc, u, v, work, parts, self.m, threads, scratch.data_ptr())
+
+    def add_by_gemm(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
+        n, tokens, rows = u.shape
+        parts = max(1, PARTS // max(n, 1))
+        threads = max(1, min(torch.get_num_threads(), n * parts))
+        scratch = work.take("tiles", (threads, tokens, -(-rows // parts) + 4 + GROUP), self.dtype)
+        self._call(self._gemm, acc, u, v, work, parts, 2 * self.m, threads, scratch.data_ptr())
+
+    def _call(
+        self,
+        kernel: ctypes._NamedFuncPointer,
+        acc: Tensor,
+        u: Tensor,
+        v: Tensor,
+        work: Workspace,
+        parts: int,
+        width: int,
+        threads: int,
+        scratch: int,
+    ) -> None:
+        u, v = self._dense(u), self._dense(v)
+        n, tokens, _ = u.shape
+        assert (acc.stride(1), acc.dtype, v.shape[:2]) == (1, self.dtype, u.shape[:2])
+        sums = work.take("sums", (n, parts, width), self.dtype)
+        job = Work(
+            n, tokens, parts, width, threads, acc.stride(0), u.stride(0), u.stride(1), v.stride(0), v.stride(1),
+            acc.data_ptr(), u.data_ptr(), v.data_ptr(), sums.data_ptr(), scratch
+        )  # fmt: skip
+        kernel(ctypes.byref(job), ctypes.byref(self._tables))
+
+    def _dense(self, x: Tensor) -> Tensor:
+        x = x.to(self.dtype)
+        return x if x.stride(2) == 1 else x.contiguous()
+
+
+def frequencies(m: int) -> np.ndarray:
+    """Which frequency each point of the transform holds.
+
+    >>> frequencies(16).tolist()
+    [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]
+    """
+    if m <= 8:
+        return np.arange(m)
+    quarter = frequencies(m // 4)
+    return np.concatenate([4 * quarter + r for r in range(4)])
+
+
+def twiddles(m: int) -> np.ndarray:
+    """Three roots of unity for every butterfly of radix 4, the longest pass first."""
+    passes = [np.zeros(0)]
+    while m > 8:
+        roots = np.exp(-2j * np.pi / m * np.outer(np.arange(m // 4), [1, 2, 3]))
+        passes.append(np.stack([roots.real, roots.imag], axis=-1).ravel())
+        m //= 4
+    return np.concatenate(passes)

@@ -1,0 +1,76 @@
+/* The two routes of tensor_sketch.py on a CPU, each in one pass over the tokens that stays in cache. The Python file is
+ * the oracle; this one is only faster. native.py calls it, and does without where it was not built.
+ *
+ *   fft    Two tokens are one complex number, and LANES such pairs go through the transform side by side, one in each
+ *          lane of a vector register, so nothing is ever shuffled. With x = u1 + i u2 and y = v1 - i v2, the real part
+ *          of x convolved with y is u1 convolved with v1, plus the same for u2 and v2. The transform leaves digits
+ *          reversed (`order`); products and sums do not mind.
+ *   gemm   A tile of delta^T a is summed in registers and scattered from there: the gradient is never stored.
+ *
+ * Work is cut by its shape and not by the number of threads, so the numbers do not depend on it.
+ */
+
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+typedef long long Int;
+
+/* One sketch. `twiddles` holds three complex numbers for every butterfly of radix 4, the longest pass first. */
+typedef struct {
+    Int m, rows, cols;
+    const int *row_buckets, *col_buckets, *order;
+    const void *row_signs, *col_signs, *twiddles;
+} Tables;
+
+/* acc[e] += sketch of the sum over t of outer(u[e, t], v[e, t]). Strides count numbers; the last axis is dense.
+ * An example is done in `parts`, which leave `width` numbers each in `sums`; `scratch` is, for each
+ * thread, 3 m points (fft), or 2 LANES columns and one part's rows of all tokens (gemm). */
+typedef struct {
+    Int n, tokens, parts, width, threads, acc_stride, u_example, u_token, v_example, v_token;
+    void *acc;
+    const void *u, *v;
+    void *sums, *scratch;
+} Work;
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+
+const char *best_level(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "avx2" : "plain";
+}
+
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define HOLD(a, b) __asm__("" : "+x"(a), "+x"(b)) /* in registers: gcc would load them again for every row */
+#define REAL float
+#define LANES 8
+#define NAME(x) x##_float32_avx2
+#include "tensor_sketch.h"
+#define REAL double
+#define LANES 4
+#define NAME(x) x##_float64_avx2
+#include "tensor_sketch.h"
+#undef HOLD
+#pragma GCC pop_options
+
+#else
+
+const char *best_level(void) { return "plain"; }
+
+#endif
+
+#define HOLD(a, b)
+#define REAL float
+#define LANES 8
+#define NAME(x) x##_float32_plain
+#include "tensor_sketch.h"
+#define REAL double
+#define LANES 4
+#define NAME(x) x##_float64_plain
+#include "tensor_sketch.h"

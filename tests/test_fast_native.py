@@ -1,0 +1,164 @@
+"""The compiled routes against PyTorch's, which are their oracle."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from sdi.fast import featurize, native, token_cross_entropy
+from sdi.fast.model import LoopedTransformer
+from sdi.fast.tensor_sketch import TorchTensorSketch
+from sdi.fast.workspace import Workspace
+from sdi.looped_config import LoopedConfig
+from sdi.sketch_map import SketchMap
+from sdi.sketches import TensorSketch
+
+CPU = torch.device("cpu")
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-14}
+LEVELS = ("plain", "avx2") if native.kernels() == "compiled (avx2)" else ("plain",)
+needs_compiled = pytest.mark.skipif(native.library() is None, reason="the compiled kernels were not built")
+
+sizes = st.one_of(st.integers(1, 40), st.sampled_from([16, 64, 130]))
+shapes = st.tuples(st.integers(1, 9), st.one_of(st.integers(1, 40), st.sampled_from([64, 200])), sizes, sizes)
+widths = st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128, 512, 1024, 2048, 4096, 3, 12, 100])
+
+
+@pytest.fixture
+def fresh() -> Any:
+    """The library is looked for again, in the test and after it."""
+    native.library.cache_clear()
+    yield
+    native.library.cache_clear()
+
+
+def compiled(sketch: TensorSketch, dtype: torch.dtype, level: str) -> native.NativeTensorSketch:
+    library = native.library()
+    assert library is not None
+    return native.NativeTensorSketch(sketch, dtype, library, level)
+
+
+def outer_sum(
+    tables: TorchTensorSketch, route: str, u: Tensor, v: Tensor, acc: Tensor | None = None, threads: int = 2
+) -> Tensor:
+    acc = torch.zeros(len(u), tables.m, dtype=tables.dtype) if acc is None else acc
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        getattr(tables, f"add_by_{route}")(acc, u, v, Workspace(CPU, 1 << 20))
+    finally:
+        torch.set_num_threads(before)
+    return acc
+
+
+def assert_near(ours: Tensor, theirs: Tensor, u: Tensor, v: Tensor, tolerance: float) -> None:
+    """Scaled by the norms of what is multiplied."""
+    scale = (u.double().norm(dim=-1) * v.double().norm(dim=-1)).sum(dim=1)
+    assert ((ours - theirs).double().norm(dim=1) <= tolerance * scale).all()
+
+
+@needs_compiled
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("route", ["fft", "gemm"])
+@settings(deadline=None, max_examples=60)
+@given(shapes, widths, st.sampled_from(list(TOLERANCE)), st.integers(0, 99))
+def test_compiled_routes_give_the_oracles_numbers(
+    level: str, route: str, shape: tuple[int, int, int, int], m: int, dtype: torch.dtype, seed: int
+) -> None:
+    n, tokens, d_out, d_in = shape
+    random = torch.Generator().manual_seed(seed)
+    u = torch.randn(n, tokens, d_out, generator=random, dtype=torch.float64)
+    v = torch.randn(n, tokens, d_in, generator=random, dtype=torch.float64)
+    sketch = TensorSketch.draw((d_out, d_in), m, seed=seed)
+    theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u, v)
+    ours = outer_sum(compiled(sketch, dtype, level), route, u.to(dtype), v.to(dtype))
+    assert ours.dtype == dtype
+    assert_near(ours, theirs, u, v, TOLERANCE[dtype])
+
+
+@needs_compiled
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("route", ["fft", "gemm"])
+def test_any_layout_is_read_and_only_its_own_part_written(level: str, route: str) -> None:
+    n, tokens, d_out, d_in, m = 5, 19, 24, 33, 64
+    wide = torch.randn(tokens, n, d_out + 7)
+    views = [
+        (wide[..., 3 : 3 + d_out].transpose(0, 1), torch.randn(n, d_in, tokens).transpose(1, 2)),
+        (torch.randn(n, 1, d_out).expand(n, tokens, d_out), torch.randn(n, tokens, d_in).bfloat16()),
+    ]
+    sketch = TensorSketch.draw((d_out, d_in), m)
+    for u, v in views:
+        features = torch.ones(n, 3, 2 * m)
+        outer_sum(compiled(sketch, torch.float32, level), route, u, v, features[:, 1, 10 : 10 + m])
+        theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u.double(), v.double())
+        assert_near(features[:, 1, 10 : 10 + m] - 1, theirs, u, v, 1e-5)
+        features[:, 1, 10 : 10 + m] = 1
+        assert (features == 1).all()
+
+
+@needs_compiled
+@pytest.mark.parametrize("route", ["fft", "gemm"])
+@pytest.mark.parametrize("n", [1, 3, 20])
+def test_numbers_do_not_depend_on_the_number_of_threads(route: str, n: int) -> None:
+    u, v = torch.randn(n, 150, 40), torch.randn(n, 150, 56)
+    tables = compiled(TensorSketch.draw((40, 56), 256), torch.float32, LEVELS[-1])
+    one, *more = (outer_sum(tables, route, u, v, threads=threads) for threads in (1, 2, 7))
+    assert all(torch.equal(one, other) for other in more)
+
+
+@needs_compiled
+@pytest.mark.parametrize("steps", [True, False])
+@pytest.mark.parametrize("m", [32, 48])
+def test_features_are_the_same_with_and_without(
+    m: int, steps: bool, fresh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = LoopedConfig(vocab=7, classes=5, d=16, heads=2, tau=3)
+    model = LoopedTransformer.init(config, scale=0.2).double()
+    random = torch.Generator().manual_seed(1)
+    batch = {
+        "tokens": torch.randint(0, 7, (3, 9), generator=random),
+        "targets": torch.randint(0, 5, (3, 9), generator=random),
+    }
+    sketch = SketchMap.draw({name: config.shapes()[name] for name in config.loop().select(config.shapes())}, m)
+    ours = featurize(model, token_cross_entropy, batch, loop=config.loop(), sketch=sketch, steps=steps)
+    monkeypatch.setenv("SDI_NATIVE", "0")
+    native.library.cache_clear()
+    theirs = featurize(model, token_cross_entropy, batch, loop=config.loop(), sketch=sketch, steps=steps)
+    assert abs(ours.values - theirs.values).max() <= 1e-12 * abs(theirs.values).max()
+    assert (ours.values != theirs.values).any()  # or the two were not two
+
+
+def test_pytorch_serves_where_it_is_asked_for(fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDI_NATIVE", "0")
+    assert native.kernels() == "torch"
+    made = native.make_tensor_sketch(TensorSketch.draw((8, 8), 4), CPU, torch.float32)
+    assert type(made) is TorchTensorSketch
+
+
+@pytest.mark.parametrize("found", ["nothing", "not a library"])
+def test_pytorch_serves_where_nothing_was_built(
+    found: str, fresh: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "_tensor_sketch.so"
+    file.write_text("built elsewhere")
+    spec = None if found == "nothing" else SimpleNamespace(origin=str(file))
+    monkeypatch.setattr(native, "find_spec", lambda name: spec)
+    assert native.kernels() == "torch"
+
+
+def test_it_is_built_where_a_compiler_is() -> None:
+    """The build is optional, so nothing else would say that it failed."""
+    if shutil.which("gcc"):
+        assert native.library() is not None
+
+
+@pytest.mark.parametrize("m", [4, 8, 16, 32, 2048])
+def test_every_frequency_is_somewhere(m: int) -> None:
+    assert sorted(native.frequencies(m).tolist()) == list(range(m))
