@@ -32,7 +32,10 @@ def markdown(records: Sequence[Record], pictures: Sequence[str] = ()) -> str:
 
 
 def write_report(records: Sequence[Record], folder: Path) -> list[Path]:
-    """README.md, and for each record its JSON and its plot, named after the command that made it."""
+    """README.md, and for each record its JSON and its plot, named after the command that made it.
+
+    What the folder's NOTES.md says, written by hand, is taken into the page.
+    """
     kinds = [record.kind for record in records]
     twice = {kind for kind in kinds if kinds.count(kind) > 1}
     if twice:
@@ -51,7 +54,9 @@ def write_report(records: Sequence[Record], folder: Path) -> list[Path]:
     commands = "\n".join(record.command for record in records)
     files = " ".join(f"{kind}.json" for kind in kinds)
     head = INTRODUCTION.format(commands=commands, files=files, folder=folder)
-    page = folder / "README.md"
+    page, notes = folder / "README.md", folder / "NOTES.md"
+    if notes.exists():
+        head += "\n" + notes.read_text(encoding="utf-8").strip() + "\n"
     write_whole(page, (head + "\n" + _all_bars(records) + markdown(records, pictures)).encode())
     return [*written, page]
 

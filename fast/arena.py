@@ -16,7 +16,7 @@ from torch import Tensor
 
 SLAB_BYTES = 32 << 20
 SMALL = 1 << 16  # below this, malloc has pages at hand
-MOST = 256 << 20  # in all; the rest is kept where it was made
+MOST = 512 << 20  # in all; the rest is kept where it was made
 
 
 class Arena:

@@ -142,7 +142,8 @@ class LoopedTransformer(nn.Module):
         tau = _steps(batch, "tau", torch.full((n,), c.tau, device=device))
         readout = _steps(batch, "readout", tau)
         y = self.head(self.norm_out(self.coda(self.loop(e, tau, readout))))
-        return y if c.softcap is None else c.softcap * torch.tanh(y / c.softcap)
+        # In place where nobody sees it: at a large vocabulary, fresh pages cost more than the arithmetic.
+        return y if c.softcap is None else c.softcap * (y / c.softcap).tanh_()
 
     def loop(
         self, e: Float[Tensor, "n L d"], tau: Int[Tensor, "n"], readout: Int[Tensor, "n"]

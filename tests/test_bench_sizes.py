@@ -185,11 +185,14 @@ def test_a_report_fills_a_folder(tmp_path: Path) -> None:
         make_record(kind).save(tmp_path / f"{kind}-1.json")
         files.append(str(tmp_path / f"{kind}-1.json"))
     out = tmp_path / "results"
+    out.mkdir()
+    (out / "NOTES.md").write_text("## What to know\n\nA neighbour was busy.\n")
     assert CliRunner().invoke(cli.app, ["report", *files, "--out", str(out)]).exit_code == 0
-    names = ["README.md", "fidelity.json", "fidelity.png", "memory.json", "memory.png"]
+    names = ["NOTES.md", "README.md", "fidelity.json", "fidelity.png", "memory.json", "memory.png"]
     assert sorted(p.name for p in out.iterdir()) == names
     page = (out / "README.md").read_text()
     assert "![fidelity](fidelity.png)" in page
+    assert page.index("A neighbour was busy.") < page.index("## Fidelity")
     again = Record.load(out / "memory.json")
     assert again.to_json() == Record.load(tmp_path / "memory-1.json").to_json()
     assert [len(chart.lines) + len(chart.bars) for chart in again.charts] == [2, 2]
