@@ -26,6 +26,7 @@ from .workspace import Workspace
 POINT_NS, COUNT_NS, MADD_NS, SCATTER_NS = 0.03, 0.15, 0.013, 0.35
 
 GROUP = 16  # tokens that are transformed together, in float32
+MOST = 1 << 15  # points of a transform; its buffers come to 192 bytes a point for each thread
 PARTS = 16  # pieces of work that a batch is cut into, so that all cores have some
 
 
@@ -76,7 +77,7 @@ def make_tensor_sketch(sketch: TensorSketch, device: torch.device, dtype: torch.
 
 
 class NativeTensorSketch(TorchTensorSketch):
-    """A TensorSketch with both routes compiled; the fft route where m is a power of two."""
+    """A TensorSketch with both routes compiled; the fft route where m is a power of two and not huge."""
 
     sums_first = False  # a scatter from registers costs less than to store the sum and load it again
 
@@ -84,16 +85,16 @@ class NativeTensorSketch(TorchTensorSketch):
         super().__init__(sketch, torch.device("cpu"), dtype)
         name = f"{str(dtype).removeprefix('torch.')}_{level or library.best_level().decode()}"
         self._fft, self._gemm = library[f"add_by_fft_{name}"], library[f"add_by_gemm_{name}"]
-        self.power_of_two = self.m >= 4 and self.m & (self.m - 1) == 0
+        self.transforms = 4 <= self.m <= MOST and self.m & (self.m - 1) == 0
         held = [self.rows.h.int(), self.cols.h.int()]
-        held.append(torch.tensor(frequencies(self.m) if self.power_of_two else [0], dtype=torch.int32))
+        held.append(torch.tensor(frequencies(self.m) if self.transforms else [0], dtype=torch.int32))
         held += [self.rows.s, self.cols.s]
-        held.append(torch.tensor(twiddles(self.m) if self.power_of_two else [0.0], dtype=dtype))
+        held.append(torch.tensor(twiddles(self.m) if self.transforms else [0.0], dtype=dtype))
         self._held = held  # the addresses below stay valid as long as these live
         self._tables = Tables(self.m, *self.shape, *(x.data_ptr() for x in held))
 
     def fft_ns(self, tokens: int) -> float:
-        if not self.power_of_two:
+        if not self.transforms:
             return super().fft_ns(tokens)
         padded = -(-tokens // GROUP) * GROUP
         return padded * (2 * POINT_NS * self.m * log2(self.m) + COUNT_NS * sum(self.shape))
@@ -102,7 +103,7 @@ class NativeTensorSketch(TorchTensorSketch):
         return prod(self.shape) * (MADD_NS * tokens + SCATTER_NS)
 
     def add_by_fft(self, acc: Tensor, u: Tensor, v: Tensor, work: Workspace) -> None:
-        if not self.power_of_two:
+        if not self.transforms:
             return super().add_by_fft(acc, u, v, work)
         n, tokens, _ = u.shape
         parts = max(1, min(PARTS // max(n, 1), tokens // (4 * GROUP)))
