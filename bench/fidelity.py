@@ -106,6 +106,7 @@ class Bench:
         spent = self.case.sketch(which, widths)
         return {
             "errors": {str(m): errors(f, truth) for m, f in folded.items()},
+            "batches": errors_by_batch(folded[self.work.spread_at], truth),
             "spread": errors(self.featurize(spent), truth),
             "conservation": self.conservation(features, wide),
             "seconds": perf_counter() - began,
@@ -127,11 +128,24 @@ class Bench:
 
 def errors(features: Features, truth: dict[str, Any]) -> list[float]:
     """Of SDI and of TracIn, relative."""
-    fast = room("fast")
-    return [
-        relative(fast.sdi(features, features), np.array(truth["sdi"])),
-        relative(fast.tracin(features, features), np.array(truth["tracin"])),
-    ]
+    return errors_by_batch(features, truth)[str(len(features.values))]
+
+
+def errors_by_batch(features: Features, truth: dict[str, Any]) -> dict[str, list[float]]:
+    """Of SDI and of TracIn, had the batch been 1, 2, 4, ... of its examples: the mean over runs of neighbours.
+
+    Different examples' gradients are nearly orthogonal, so of n^2 scores n are large, and all are off by as much: the
+    relative error grows with the batch.
+    """
+    fast, n = room("fast"), len(features.values)
+    found = [(fast.sdi(features, features), np.array(truth["sdi"]))]
+    found.append((fast.tracin(features, features), np.array(truth["tracin"])))
+    sizes = sorted({n, *(2**k for k in range(n.bit_length()) if 2**k < n)})
+    runs = {b: [np.arange(i, i + b) % n for i in range(n if b < n else 1)] for b in sizes}
+    return {
+        str(b): [float(np.mean([relative(x[np.ix_(r, r)], y[np.ix_(r, r)]) for r in runs[b]])) for x, y in found]
+        for b in sizes
+    }
 
 
 def relative(estimate: Float[np.ndarray, "..."], truth: Float[np.ndarray, "..."]) -> float:

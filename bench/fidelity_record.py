@@ -48,6 +48,8 @@ def make_record(work: Work, widths: dict[str, int], found: Sequence[dict[str, An
         ["slope per seed, mean and 95% interval", str(mean_interval(slopes)), "-"],
         ["sketched conservation, relative, worst seed", f"{worst:.1e}", PAPER["conservation"]],
     ]
+    batches = {b: [[f["batches"][b][k] for f in found] for k in (0, 1)] for b in found[0]["batches"]}
+    by_batch = [[b, _mean(both[0]), _mean(both[1])] for b, both in batches.items()]
     equal = work.case.sketch(0, at)
     better = [
         [f"one m={at} for all", str(equal.size), _mean(sdi[at]), _mean(tracin[at])],
@@ -61,6 +63,8 @@ def make_record(work: Work, widths: dict[str, int], found: Sequence[dict[str, An
               ("figure", "here", "paper"), beside),
         Table("Relative error, mean ± standard deviation over seeds", ("m", "SDI", "TracIn"),
               [[str(m), _mean(sdi[m]), _mean(tracin[m])] for m in work.widths]),
+        Table(f"Relative error at m={at} against the number of examples, these being both training and query set",
+              ("B", "SDI", "TracIn"), by_batch),
         Table("The same bytes, spread by gradient norms on a pilot batch",
               ("widths", "numbers per step", "SDI error", "TracIn error"), better),
         Table("Widths of the spread", ("parameter", "shape", "m"),
@@ -68,6 +72,8 @@ def make_record(work: Work, widths: dict[str, int], found: Sequence[dict[str, An
     ]  # fmt: skip
     figures: dict[str, Sequence[float]] = {f"sdi m={m}": values for m, values in sdi.items()}
     figures |= {f"tracin m={m}": values for m, values in tracin.items()}
+    figures |= {f"sdi B={b}": both[0] for b, both in batches.items()}
+    figures |= {f"tracin B={b}": both[1] for b, both in batches.items()}
     figures |= {"sdi spread": spent, "tracin spread": [f["spread"][1] for f in found], "slope of the mean": [slope]}
     figures |= {"slope per seed": slopes, "conservation": [f["conservation"] for f in found]}
     figures |= {"seconds per seed": [f["seconds"] for f in found]}

@@ -33,9 +33,9 @@ PARTS = 16  # pieces of work that a batch is cut into, so that all cores have so
 class Tables(ctypes.Structure):
     """As in tensor_sketch.c."""
 
-    _fields_ = [(name, ctypes.c_longlong) for name in ("m", "rows", "cols")] + [
+    _fields_ = [(name, ctypes.c_longlong) for name in ("m", "rows", "cols", "passes")] + [
         (name, ctypes.c_void_p)
-        for name in ("row_buckets", "col_buckets", "order", "row_signs", "col_signs", "twiddles")
+        for name in ("row_buckets", "col_buckets", "order", "radices", "row_signs", "col_signs", "twiddles")
     ]
 
 
@@ -77,7 +77,7 @@ def make_tensor_sketch(sketch: TensorSketch, device: torch.device, dtype: torch.
 
 
 class NativeTensorSketch(TorchTensorSketch):
-    """A TensorSketch with both routes compiled; the fft route where m is a power of two and not huge."""
+    """A TensorSketch with both routes compiled; the fft route where m has no prime factor above 5 and is not huge."""
 
     sums_first = False  # a scatter from registers costs less than to store the sum and load it again
 
@@ -85,19 +85,19 @@ class NativeTensorSketch(TorchTensorSketch):
         super().__init__(sketch, torch.device("cpu"), dtype)
         name = f"{str(dtype).removeprefix('torch.')}_{level or library.best_level().decode()}"
         self._fft, self._gemm = library[f"add_by_fft_{name}"], library[f"add_by_gemm_{name}"]
-        self.transforms = 4 <= self.m <= MOST and self.m & (self.m - 1) == 0
-        held = [self.rows.h.int(), self.cols.h.int()]
-        held.append(torch.tensor(frequencies(self.m) if self.transforms else [0], dtype=torch.int32))
-        held += [self.rows.s, self.cols.s]
-        held.append(torch.tensor(twiddles(self.m) if self.transforms else [0.0], dtype=dtype))
+        split = radices(self.m) if self.m <= MOST else None
+        self.transforms = split is not None
+        whole = [self.rows.h, self.cols.h, frequencies(self.m, split or []), split or [0]]
+        real = [self.rows.s, self.cols.s, twiddles(self.m, split or [])]
+        held = [torch.as_tensor(x, dtype=torch.int32) for x in whole] + [torch.as_tensor(x, dtype=dtype) for x in real]
         self._held = held  # the addresses below stay valid as long as these live
-        self._tables = Tables(self.m, *self.shape, *(x.data_ptr() for x in held))
+        self._tables = Tables(self.m, *self.shape, len(split or []), *(x.data_ptr() for x in held))
 
     def fft_ns(self, tokens: int) -> float:
         if not self.transforms:
             return super().fft_ns(tokens)
         padded = -(-tokens // GROUP) * GROUP
-        return padded * (2 * POINT_NS * self.m * log2(self.m) + COUNT_NS * sum(self.shape))
+        return padded * (2 * POINT_NS * self.m * log2(max(self.m, 2)) + COUNT_NS * sum(self.shape))
 
     def gemm_ns(self, tokens: int) -> float:
         return prod(self.shape) * (MADD_NS * tokens + SCATTER_NS)
@@ -145,23 +145,41 @@ class NativeTensorSketch(TorchTensorSketch):
         return x if x.stride(2) == 1 else x.contiguous()
 
 
-def frequencies(m: int) -> np.ndarray:
+def radices(m: int) -> list[int] | None:
+    """The passes of a transform of m points, until 1, 2, 4 or 8 are left; None where a prime factor is above 5.
+
+    >>> radices(2048), radices(720), radices(7)
+    ([4, 4, 4, 4], [5, 3, 3, 4], None)
+    """
+    found = []
+    for radix in (5, 3):
+        while m % radix == 0:
+            found.append(radix)
+            m //= radix
+    while m > 8 and m % 4 == 0:
+        found.append(4)
+        m //= 4
+    return found if m in (1, 2, 4, 8) else None
+
+
+def frequencies(m: int, split: list[int]) -> np.ndarray:
     """Which frequency each point of the transform holds.
 
-    >>> frequencies(16).tolist()
+    >>> frequencies(16, [4]).tolist()
     [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]
     """
-    if m <= 8:
+    if not split:
         return np.arange(m)
-    quarter = frequencies(m // 4)
-    return np.concatenate([4 * quarter + r for r in range(4)])
+    radix, *rest = split
+    part = frequencies(m // radix, rest)
+    return np.concatenate([radix * part + r for r in range(radix)])
 
 
-def twiddles(m: int) -> np.ndarray:
-    """Three roots of unity for every butterfly of radix 4, the longest pass first."""
+def twiddles(m: int, split: list[int]) -> np.ndarray:
+    """All but the first root of unity of every butterfly, the longest pass first."""
     passes = [np.zeros(0)]
-    while m > 8:
-        roots = np.exp(-2j * np.pi / m * np.outer(np.arange(m // 4), [1, 2, 3]))
+    for radix in split:
+        roots = np.exp(-2j * np.pi / m * np.outer(np.arange(m // radix), np.arange(1, radix)))
         passes.append(np.stack([roots.real, roots.imag], axis=-1).ravel())
-        m //= 4
+        m //= radix
     return np.concatenate(passes)

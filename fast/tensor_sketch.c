@@ -21,10 +21,10 @@
 #define INLINE static inline __attribute__((always_inline))
 typedef long long Int;
 
-/* One sketch. `twiddles` holds three complex numbers for every butterfly of radix 4, the longest pass first. */
+/* One sketch. m is the product of the radices (3, 4 or 5), the longest pass first, and of 1, 2, 4 or 8. */
 typedef struct {
-    Int m, rows, cols;
-    const int *row_buckets, *col_buckets, *order;
+    Int m, rows, cols, passes;
+    const int *row_buckets, *col_buckets, *order, *radices;
     const void *row_signs, *col_signs, *twiddles;
 } Tables;
 

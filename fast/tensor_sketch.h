@@ -11,20 +11,65 @@ typedef struct { NAME(Vec) re, im; } NAME(Point);
 
 /* ---------------------------------------------------------------------------------------------- the transform */
 
-INLINE Point NAME(turn)(Vec re, Vec im, REAL c, REAL s) { return (Point){re * c - im * s, re * s + im * c}; }
+INLINE Point NAME(turn)(Vec re, Vec im, const REAL *w) {
+    return (Point){re * w[0] - im * w[1], re * w[1] + im * w[0]};
+}
 
-/* One pass of radix 4 over n points. */
-INLINE void NAME(pass)(Point *x, Int n, const REAL *w) {
+/* One pass over n points, of radix 3, 4 or 5; w holds all but the first twiddle of every butterfly. */
+INLINE void NAME(pass3)(Point *x, Int n, const REAL *w) {
+    const REAL s = (REAL)0.86602540378443864676;
+    Int q = n / 3;
+    for (Int j = 0; j < q; j++, w += 4) {
+        Point a = x[j], b = x[j + q], c = x[j + 2 * q];
+        Vec er = b.re + c.re, ei = b.im + c.im, fr = (b.re - c.re) * s, fi = (b.im - c.im) * s;
+        Vec gr = a.re - er * (REAL)0.5, gi = a.im - ei * (REAL)0.5;
+        x[j] = (Point){a.re + er, a.im + ei};
+        x[j + q] = NAME(turn)(gr + fi, gi - fr, w);
+        x[j + 2 * q] = NAME(turn)(gr - fi, gi + fr, w + 2);
+    }
+}
+
+INLINE void NAME(pass4)(Point *x, Int n, const REAL *w) {
     Int q = n / 4;
     for (Int j = 0; j < q; j++, w += 6) {
         Point a = x[j], b = x[j + q], c = x[j + 2 * q], d = x[j + 3 * q];
         Vec er = a.re + c.re, ei = a.im + c.im, fr = a.re - c.re, fi = a.im - c.im;
         Vec gr = b.re + d.re, gi = b.im + d.im, hr = b.re - d.re, hi = b.im - d.im;
         x[j] = (Point){er + gr, ei + gi};
-        x[j + q] = NAME(turn)(fr + hi, fi - hr, w[0], w[1]);
-        x[j + 2 * q] = NAME(turn)(er - gr, ei - gi, w[2], w[3]);
-        x[j + 3 * q] = NAME(turn)(fr - hi, fi + hr, w[4], w[5]);
+        x[j + q] = NAME(turn)(fr + hi, fi - hr, w);
+        x[j + 2 * q] = NAME(turn)(er - gr, ei - gi, w + 2);
+        x[j + 3 * q] = NAME(turn)(fr - hi, fi + hr, w + 4);
     }
+}
+
+INLINE void NAME(pass5)(Point *x, Int n, const REAL *w) {
+    const REAL c1 = (REAL)0.30901699437494742410, c2 = (REAL)-0.80901699437494742410;
+    const REAL s1 = (REAL)0.95105651629515357212, s2 = (REAL)0.58778525229247312917;
+    Int q = n / 5;
+    for (Int j = 0; j < q; j++, w += 8) {
+        Point a = x[j], b = x[j + q], c = x[j + 2 * q], d = x[j + 3 * q], e = x[j + 4 * q];
+        Vec br = b.re + e.re, bi = b.im + e.im, er = b.re - e.re, ei = b.im - e.im;
+        Vec cr = c.re + d.re, ci = c.im + d.im, dr = c.re - d.re, di = c.im - d.im;
+        Vec fr = a.re + br * c1 + cr * c2, fi = a.im + bi * c1 + ci * c2, gr = er * s1 + dr * s2, gi = ei * s1 + di * s2;
+        Vec hr = a.re + br * c2 + cr * c1, hi = a.im + bi * c2 + ci * c1, kr = er * s2 - dr * s1, ki = ei * s2 - di * s1;
+        x[j] = (Point){a.re + br + cr, a.im + bi + ci};
+        x[j + q] = NAME(turn)(fr + gi, fi - gr, w);
+        x[j + 2 * q] = NAME(turn)(hr + ki, hi - kr, w + 2);
+        x[j + 3 * q] = NAME(turn)(hr - ki, hi + kr, w + 4);
+        x[j + 4 * q] = NAME(turn)(fr - gi, fi + gr, w + 6);
+    }
+}
+
+INLINE void NAME(pass)(Int radix, Point *x, Int n, const REAL *w) {
+    if (radix == 4) NAME(pass4)(x, n, w);
+    else if (radix == 3) NAME(pass3)(x, n, w);
+    else NAME(pass5)(x, n, w);
+}
+
+INLINE void NAME(last2)(Point *x) {
+    Point a = x[0], b = x[1];
+    x[0] = (Point){a.re + b.re, a.im + b.im};
+    x[1] = (Point){a.re - b.re, a.im - b.im};
 }
 
 INLINE void NAME(last4)(Point *x, Int stride, Point a, Point b, Point c, Point d) {
@@ -50,19 +95,26 @@ INLINE void NAME(last8)(Point *x) {
     NAME(last4)(x + 1, 2, d[0], d[1], d[2], d[3]);
 }
 
-/* In place; m is a power of two, at least 4. Point k of the result is frequency order[k]. */
-INLINE void NAME(transform)(Point *x, Int m, const REAL *w) {
-    Int n = m;
-    for (; n > BLOCK; w += 6 * (n / 4), n /= 4)
-        for (Int i = 0; i < m; i += n) NAME(pass)(x + i, n, w);
-    for (Int i = 0; i < m; i += n) {
+/* In place. Point k of the result is frequency order[k]. */
+INLINE void NAME(transform)(Point *x, const Tables *on) {
+    const REAL *w = on->twiddles;
+    Int n = on->m, p = 0;
+    for (Int r; p < on->passes && n > BLOCK; w += 2 * (r - 1) * (n / r), n /= r, p++) {
+        r = on->radices[p];
+        for (Int i = 0; i < on->m; i += n) NAME(pass)(r, x + i, n, w);
+    }
+    for (Int i = 0; i < on->m; i += n) {
         const REAL *at = w;
         Int k = n;
-        for (; k > 8; at += 6 * (k / 4), k /= 4)
-            for (Int j = i; j < i + n; j += k) NAME(pass)(x + j, k, at);
-        for (Int j = i; j < i + n; j += k)
+        for (Int r, l = p; l < on->passes; at += 2 * (r - 1) * (k / r), k /= r, l++) {
+            r = on->radices[l];
+            for (Int j = i; j < i + n; j += k) NAME(pass)(r, x + j, k, at);
+        }
+        for (Int j = i; j < i + n; j += k) {
             if (k == 8) NAME(last8)(x + j);
-            else NAME(last4)(x + j, 1, x[j], x[j + 1], x[j + 2], x[j + 3]);
+            else if (k == 4) NAME(last4)(x + j, 1, x[j], x[j + 1], x[j + 2], x[j + 3]);
+            else if (k == 2) NAME(last2)(x + j);
+        }
     }
 }
 
@@ -124,9 +176,9 @@ static void NAME(fft_part)(REAL *out, const REAL *u, const REAL *v, Int tokens, 
     for (Int t = 0; t < tokens; t += 2 * LANES) {
         Int some = tokens - t;
         NAME(count)(x, m, u + t * work->u_token, some, work->u_token, on->rows, on->row_buckets, on->row_signs, 1);
-        NAME(transform)(x, m, on->twiddles);
+        NAME(transform)(x, on);
         NAME(count)(y, m, v + t * work->v_token, some, work->v_token, on->cols, on->col_buckets, on->col_signs, -1);
-        NAME(transform)(y, m, on->twiddles);
+        NAME(transform)(y, on);
         for (Int k = 0; k < m; k++) {
             sum[k].re += x[k].re * y[k].re - x[k].im * y[k].im;
             sum[k].im += x[k].re * y[k].im + x[k].im * y[k].re;
@@ -134,7 +186,7 @@ static void NAME(fft_part)(REAL *out, const REAL *u, const REAL *v, Int tokens, 
     }
     /* Back: the inverse is the transform of the conjugate, over m, conjugated; of that the real part. */
     for (Int k = 0; k < m; k++) x[on->order[k]] = (Point){sum[k].re, -sum[k].im};
-    NAME(transform)(x, m, on->twiddles);
+    NAME(transform)(x, on);
     for (Int k = 0; k < m; k++) {
         REAL lanes = 0;
         for (Int l = 0; l < LANES; l++) lanes += x[k].re[l];

@@ -87,6 +87,17 @@ def test_the_errors_are_those_of_dense_features() -> None:
     assert found == pytest.approx(expected / np.linalg.norm(sdi.fast.sdi(dense, dense)), rel=1e-3)
 
 
+def test_the_error_of_a_smaller_batch_is_that_of_its_own_scores() -> None:
+    bench = Bench(TINY)
+    truth, sketched = bench.truth(), bench.featurize(TINY.case.sketch(1, 16))
+    n, exact = len(sketched.values), np.array(truth["tracin"])
+    found = fidelity.errors_by_batch(sketched, truth)
+    assert list(found) == sorted({"1", "2", str(n)})
+    alone = np.diag(sdi.fast.tracin(sketched, sketched)) / np.diag(exact) - 1
+    assert found["1"][1] == pytest.approx(np.abs(alone).mean(), rel=1e-5)
+    assert found[str(n)] == fidelity.errors(sketched, truth)
+
+
 def test_conservation_is_of_autograd_s_gradient() -> None:
     bench = Bench(TINY)
     sketch = TINY.case.sketch(0, 16)

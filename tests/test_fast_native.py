@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ needs_compiled = pytest.mark.skipif(native.library() is None, reason="the compil
 
 sizes = st.one_of(st.integers(1, 40), st.sampled_from([16, 64, 130]))
 shapes = st.tuples(st.integers(1, 9), st.one_of(st.integers(1, 40), st.sampled_from([64, 200])), sizes, sizes)
-widths = st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128, 512, 1024, 2048, 4096, 3, 12, 100])
+widths = st.one_of(st.integers(1, 130), st.sampled_from([256, 405, 512, 720, 1000, 1024, 1500, 2048, 2187, 3125, 4096]))
 
 
 @pytest.fixture
@@ -159,6 +160,12 @@ def test_it_is_built_where_a_compiler_is() -> None:
         assert native.library() is not None
 
 
-@pytest.mark.parametrize("m", [4, 8, 16, 32, 2048])
-def test_every_frequency_is_somewhere(m: int) -> None:
-    assert sorted(native.frequencies(m).tolist()) == list(range(m))
+@given(st.integers(1, 5000))
+def test_passes_multiply_to_m_and_every_frequency_is_somewhere(m: int) -> None:
+    split = native.radices(m)
+    smooth = all(m % p for p in range(7, m + 1) if all(p % k for k in range(2, int(p**0.5) + 1)))
+    assert (split is not None) == smooth
+    if split is not None:
+        assert m // prod(split) in (1, 2, 4, 8)
+        assert m % prod(split) == 0
+        assert sorted(native.frequencies(m, split).tolist()) == list(range(m))
