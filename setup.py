@@ -1,4 +1,4 @@
-"""The one compiled part, optional: without a C compiler that knows OpenMP, PyTorch does its work (fast/native.py)."""
+"""The one compiled part, optional: without gcc, or not on x86-64, PyTorch does its work (fast/native.py)."""
 
 from setuptools import Extension, setup
 

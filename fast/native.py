@@ -1,7 +1,7 @@
-"""native: the compiled twin of `tensor_sketch`, for tensors on the CPU.
+"""native: the compiled twin of `tensor_sketch`, for x86-64 CPUs with AVX2.
 
-`tensor_sketch.c` is built when the package is installed and a C compiler is there; without it, or with SDI_NATIVE=0 in
-the environment, PyTorch does the same work. Both give the same numbers, up to rounding.
+`tensor_sketch.c` is built when the package is installed and gcc is there; without it, on other devices, or with
+SDI_NATIVE=0 in the environment, PyTorch does the same work. Both give the same numbers, up to rounding.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Work(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The compiled code, if it was built and is wanted."""
+    """The compiled code, if it was built, is wanted, and can run here."""
     spec = find_spec("sdi.fast._tensor_sketch") if os.environ.get("SDI_NATIVE") != "0" else None
     if spec is None or spec.origin is None:
         return None
@@ -60,14 +60,12 @@ def library() -> ctypes.CDLL | None:
         found = ctypes.CDLL(spec.origin)
     except OSError:  # built elsewhere, or without the OpenMP library that it needs
         return None
-    found.best_level.restype = ctypes.c_char_p
-    return found
+    return found if found.usable() else None
 
 
 def kernels() -> str:
-    """What does the work on a CPU: "torch", or "compiled" and for which kind of CPU."""
-    found = library()
-    return "torch" if found is None else f"compiled ({found.best_level().decode()})"
+    """What does the work on a CPU: "compiled" or "torch"."""
+    return "torch" if library() is None else "compiled"
 
 
 def make_tensor_sketch(sketch: TensorSketch, device: torch.device, dtype: torch.dtype) -> TorchTensorSketch:
@@ -81,9 +79,9 @@ class NativeTensorSketch(TorchTensorSketch):
 
     sums_first = False  # a scatter from registers costs less than to store the sum and load it again
 
-    def __init__(self, sketch: TensorSketch, dtype: torch.dtype, library: ctypes.CDLL, level: str = "") -> None:
+    def __init__(self, sketch: TensorSketch, dtype: torch.dtype, library: ctypes.CDLL) -> None:
         super().__init__(sketch, torch.device("cpu"), dtype)
-        name = f"{str(dtype).removeprefix('torch.')}_{level or library.best_level().decode()}"
+        name = str(dtype).removeprefix("torch.")
         self._fft, self._gemm = library[f"add_by_fft_{name}"], library[f"add_by_gemm_{name}"]
         split = radices(self.m) if self.m <= MOST else None
         self.transforms = split is not None

@@ -1,5 +1,5 @@
-/* The two routes of tensor_sketch.py on a CPU, each in one pass over the tokens that stays in cache. The Python file is
- * the oracle; this one is only faster. native.py calls it, and does without where it was not built.
+/* The two routes of tensor_sketch.py on an x86-64 CPU with AVX2, each in one pass over the tokens that stays in cache.
+ * The Python file is the oracle; this one is only faster. native.py calls it, and does without where it is of no use.
  *
  *   fft    Two tokens are one complex number, and LANES such pairs go through the transform side by side, one in each
  *          lane of a vector register, so nothing is ever shuffled. With x = u1 + i u2 and y = v1 - i v2, the real part
@@ -10,13 +10,12 @@
  * Work is cut by its shape and not by the number of threads, so the numbers do not depend on it.
  */
 
-#include <string.h>
-
-#ifdef _OPENMP
-#include <omp.h>
-#else
-#define omp_get_thread_num() 0
+#if !defined(__x86_64__) || !defined(__GNUC__) || defined(__clang__)
+#error "written for gcc on x86-64; elsewhere PyTorch does this work"
 #endif
+
+#include <omp.h>
+#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 typedef long long Int;
@@ -38,39 +37,20 @@ typedef struct {
     void *sums, *scratch;
 } Work;
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-
-const char *best_level(void) {
+int usable(void) {
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "avx2" : "plain";
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-#pragma GCC push_options
 #pragma GCC target("avx2,fma")
 #define HOLD(a, b) __asm__("" : "+x"(a), "+x"(b)) /* in registers: gcc would load them again for every row */
+
 #define REAL float
 #define LANES 8
-#define NAME(x) x##_float32_avx2
+#define NAME(x) x##_float32
 #include "tensor_sketch.h"
+
 #define REAL double
 #define LANES 4
-#define NAME(x) x##_float64_avx2
-#include "tensor_sketch.h"
-#undef HOLD
-#pragma GCC pop_options
-
-#else
-
-const char *best_level(void) { return "plain"; }
-
-#endif
-
-#define HOLD(a, b)
-#define REAL float
-#define LANES 8
-#define NAME(x) x##_float32_plain
-#include "tensor_sketch.h"
-#define REAL double
-#define LANES 4
-#define NAME(x) x##_float64_plain
+#define NAME(x) x##_float64
 #include "tensor_sketch.h"

@@ -1,4 +1,4 @@
-/* The body of tensor_sketch.c, included once for each precision and kind of CPU, with REAL, LANES and NAME defined. */
+/* The body of tensor_sketch.c, included once for each precision, with REAL, LANES and NAME defined. */
 
 typedef REAL NAME(Vec) __attribute__((vector_size(LANES * sizeof(REAL)), may_alias));
 typedef REAL NAME(Loose) __attribute__((vector_size(LANES * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
