@@ -27,6 +27,7 @@ POINT_NS, COUNT_NS, MADD_NS, SCATTER_NS = 0.03, 0.15, 0.013, 0.35
 
 GROUP = 16  # tokens that are transformed together, in float32
 MOST = 1 << 15  # points of a transform; its buffers come to 192 bytes a point for each thread
+LONG = 1024  # tokens of the gemm route that are copied at a time
 PARTS = 16  # pieces of work that a batch is cut into, so that all cores have some
 
 
@@ -113,8 +114,10 @@ class NativeTensorSketch(TorchTensorSketch):
         n, tokens, rows = u.shape
         parts = max(1, PARTS // max(n, 1))
         threads = max(1, min(torch.get_num_threads(), n * parts))
-        scratch = work.take("tiles", (threads, tokens, -(-rows // parts) + 4 + GROUP), self.dtype)
-        self._call(self._gemm, acc, u, v, work, parts, 2 * self.m, threads, scratch.data_ptr())
+        scratch = work.take("tiles", (threads, min(tokens, LONG), -(-rows // parts) + 4 + GROUP), self.dtype)
+        for t in range(0, tokens, LONG):
+            some = slice(t, t + LONG)
+            self._call(self._gemm, acc, u[:, some], v[:, some], work, parts, 2 * self.m, threads, scratch.data_ptr())
 
     def _call(
         self,
@@ -129,14 +132,16 @@ class NativeTensorSketch(TorchTensorSketch):
         scratch: int,
     ) -> None:
         u, v = self._dense(u), self._dense(v)
-        n, tokens, _ = u.shape
         assert (acc.stride(1), acc.dtype, v.shape[:2]) == (1, self.dtype, u.shape[:2])
-        sums = work.take("sums", (n, parts, width), self.dtype)
-        job = Work(
-            n, tokens, parts, width, threads, acc.stride(0), u.stride(0), u.stride(1), v.stride(0), v.stride(1),
-            acc.data_ptr(), u.data_ptr(), v.data_ptr(), sums.data_ptr(), scratch
-        )  # fmt: skip
-        kernel(ctypes.byref(job), ctypes.byref(self._tables))
+        chunk = max(1, work.max_bytes // (parts * width * self.dtype.itemsize))
+        for i in range(0, len(u), chunk):
+            a, x, y = acc[i : i + chunk], u[i : i + chunk], v[i : i + chunk]
+            sums = work.take("sums", (len(x), parts, width), self.dtype)
+            job = Work(
+                len(x), x.shape[1], parts, width, threads, a.stride(0), x.stride(0), x.stride(1), y.stride(0),
+                y.stride(1), a.data_ptr(), x.data_ptr(), y.data_ptr(), sums.data_ptr(), scratch
+            )  # fmt: skip
+            kernel(ctypes.byref(job), ctypes.byref(self._tables))
 
     def _dense(self, x: Tensor) -> Tensor:
         x = x.to(self.dtype)

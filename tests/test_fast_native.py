@@ -47,13 +47,19 @@ def compiled(sketch: TensorSketch, dtype: torch.dtype) -> native.NativeTensorSke
 
 
 def outer_sum(
-    tables: TorchTensorSketch, route: str, u: Tensor, v: Tensor, acc: Tensor | None = None, threads: int = 2
+    tables: TorchTensorSketch,
+    route: str,
+    u: Tensor,
+    v: Tensor,
+    acc: Tensor | None = None,
+    threads: int = 2,
+    max_bytes: int = 1 << 20,
 ) -> Tensor:
     acc = torch.zeros(len(u), tables.m, dtype=tables.dtype) if acc is None else acc
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        getattr(tables, f"add_by_{route}")(acc, u, v, Workspace(CPU, 1 << 20))
+        getattr(tables, f"add_by_{route}")(acc, u, v, Workspace(CPU, max_bytes))
     finally:
         torch.set_num_threads(before)
     return acc
@@ -68,9 +74,9 @@ def assert_near(ours: Tensor, theirs: Tensor, u: Tensor, v: Tensor, tolerance: f
 @needs_compiled
 @pytest.mark.parametrize("route", ["fft", "gemm"])
 @settings(deadline=None, max_examples=60)
-@given(shapes, widths, st.sampled_from(list(TOLERANCE)), st.integers(0, 99))
+@given(shapes, widths, st.sampled_from(list(TOLERANCE)), st.integers(0, 99), st.sampled_from([1, 1 << 20]))
 def test_compiled_routes_give_the_oracles_numbers(
-    route: str, shape: tuple[int, int, int, int], m: int, dtype: torch.dtype, seed: int
+    route: str, shape: tuple[int, int, int, int], m: int, dtype: torch.dtype, seed: int, max_bytes: int
 ) -> None:
     n, tokens, d_out, d_in = shape
     random = torch.Generator().manual_seed(seed)
@@ -78,7 +84,7 @@ def test_compiled_routes_give_the_oracles_numbers(
     v = torch.randn(n, tokens, d_in, generator=random, dtype=torch.float64)
     sketch = TensorSketch.draw((d_out, d_in), m, seed=seed)
     theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u, v)
-    ours = outer_sum(compiled(sketch, dtype), route, u.to(dtype), v.to(dtype))
+    ours = outer_sum(compiled(sketch, dtype), route, u.to(dtype), v.to(dtype), max_bytes=max_bytes)
     assert ours.dtype == dtype
     assert_near(ours, theirs, u, v, TOLERANCE[dtype])
 
@@ -100,6 +106,16 @@ def test_any_layout_is_read_and_only_its_own_part_written(route: str) -> None:
         assert_near(features[:, 1, 10 : 10 + m] - 1, theirs, u, v, 1e-5)
         features[:, 1, 10 : 10 + m] = 1
         assert (features == 1).all()
+
+
+@needs_compiled
+@pytest.mark.parametrize("route", ["fft", "gemm"])
+def test_long_sequences_are_summed_in_parts(route: str) -> None:
+    tokens = 2 * native.LONG + 3
+    u, v = torch.randn(1, tokens, 5, dtype=torch.float64), torch.randn(1, tokens, 17, dtype=torch.float64)
+    sketch = TensorSketch.draw((5, 17), 30)
+    theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u, v)
+    assert_near(outer_sum(compiled(sketch, torch.float64), route, u, v), theirs, u, v, 1e-14)
 
 
 @needs_compiled
