@@ -57,11 +57,12 @@ def library() -> ctypes.CDLL | None:
     spec = find_spec("sdi.fast._tensor_sketch") if os.environ.get("SDI_NATIVE") != "0" else None
     if spec is None or spec.origin is None:
         return None
+    sizes = (ctypes.c_longlong(ctypes.sizeof(structure)) for structure in (Tables, Work))
     try:
         found = ctypes.CDLL(spec.origin)
-    except OSError:  # built elsewhere, or without the OpenMP library that it needs
+        return found if found.usable(*sizes) else None
+    except (OSError, AttributeError):  # built elsewhere or from older code, or OpenMP's library is missing
         return None
-    return found if found.usable() else None
 
 
 def kernels() -> str:

@@ -37,9 +37,11 @@ typedef struct {
     void *sums, *scratch;
 } Work;
 
-int usable(void) {
+/* By this CPU, and by a caller whose structures are of these sizes: it may be newer than what was built. */
+int usable(Int tables, Int work) {
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return tables == sizeof(Tables) && work == sizeof(Work) && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma");
 }
 
 #pragma GCC target("avx2,fma")

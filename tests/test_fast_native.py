@@ -159,7 +159,17 @@ def test_pytorch_serves_where_it_is_asked_for(fresh: Any, monkeypatch: pytest.Mo
 
 def test_pytorch_serves_where_the_cpu_cannot(fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "find_spec", lambda name: SimpleNamespace(origin="there"))
-    monkeypatch.setattr(native.ctypes, "CDLL", lambda path: SimpleNamespace(usable=lambda: 0))
+    monkeypatch.setattr(native.ctypes, "CDLL", lambda path: SimpleNamespace(usable=lambda *sizes: 0))
+    assert native.kernels() == "torch"
+
+
+@needs_compiled
+@pytest.mark.parametrize("structure", ["Tables", "Work"])
+def test_pytorch_serves_where_older_code_was_built(structure: str, fresh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Longer(getattr(native, structure)):  # type: ignore[misc]
+        _fields_ = (("more", native.ctypes.c_longlong),)
+
+    monkeypatch.setattr(native, structure, Longer)
     assert native.kernels() == "torch"
 
 
