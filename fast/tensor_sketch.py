@@ -3,7 +3,7 @@
     fft    per token: two CountSketches, two FFTs, a product; tokens are summed as spectra. Costs m log m a token.
     gemm   per example: delta^T a by one GEMM into a transient buffer, then one signed scatter. Costs d_out d_in.
 
-Which is cheaper is a matter of sizes: at 128 x 128 with 81 tokens the second by ten times, at 768 x 3072 the first.
+Which is cheaper is a matter of sizes: at 128 x 128 with 81 tokens the second, at 768 x 3072 the first.
 On a CPU, both have a compiled twin (`native`), to which this is the oracle.
 """
 
