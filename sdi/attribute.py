@@ -18,6 +18,7 @@ from sdi.fill import Job, Progress, fill
 from sdi.fingerprint import loop_names, loss_fingerprint, model_fingerprint
 from sdi.labelled import Labelled
 from sdi.loop import Loop
+from sdi.pilot import check_spread, run_widths
 from sdi.result import MODES, Result
 from sdi.scoring import score
 from sdi.sketch_map import SketchMap
@@ -37,6 +38,7 @@ def attribute(
     train: Iterable[Any],
     query: Iterable[Any],
     m: int | Mapping[str, int] | None = 2048,
+    spread: bool = False,
     seed: int = 0,
     family: str = "table",
     sketch: SketchSpec = "tensor",
@@ -59,13 +61,16 @@ def attribute(
     backend: "fast"; "exact", without sketches or error; "reference", dense NumPy for `sdi.reference` models.
     sketch: what gradients are sketched with: a shipped name, an import path, a class, or a mapping (`SketchMap.draw`).
     m: sketch width, or one for each parameter (`sdi.spread`); None keeps every gradient whole.
+    spread: give parameters with large gradients more of the bytes of m, and others less, by a look at a few examples.
     repeats: average over so many sketches and measure the error.
     store: a folder to keep features in. A run that was stopped goes on where it was; a new query set reuses the rest.
     """
     _check(mode, backend, dtype, repeats, shard)
+    if spread:
+        check_spread(m, backend)
     points = find_checkpoints(checkpoints, eta)
-    settings = {"m": m, "seed": seed, "family": family, "sketch": sketch_text(sketch), "mode": mode, "backend": backend}
-    info = run_info(points, **settings, repeats=repeats)
+    settings = {"m": m, "spread": spread, "seed": seed, "family": family, "sketch": sketch_text(sketch)}
+    info = run_info(points, **settings, mode=mode, backend=backend, repeats=repeats)
     loaders = {"train": train, "query": query}
     if backend == "exact":
         if store is not None:
@@ -82,11 +87,11 @@ def attribute(
         folder = Path(scratch) if store is None else Path(store)
         if repeats > 1 and (folder / "manifest.json").exists():
             raise StoreError(f"{folder} is a store of one sketch; repeats={repeats} needs a folder of its own")
-        made_with = store_config(model, loss, loop, backend, mode, dtype)
-        pools = []
-        for r in range(repeats):
-            place = folder if repeats == 1 else folder / f"seed-{seed + r}"
-            pools.append(Store.create(place, draw_map(shapes, m, seed + r, family, sketch), made_with))
+        made_with = store_config(model, loss, loop, backend, mode, dtype, m if spread else None)
+        places = [folder if repeats == 1 else folder / f"seed-{seed + r}" for r in range(repeats)]
+        widths = run_widths(places[0], job, points, train, m) if spread else m
+        drawn = [draw_map(shapes, widths, seed + r, family, sketch) for r in range(repeats)]
+        pools = [Store.create(place, one, made_with) for place, one in zip(places, drawn, strict=True)]
         ids = fill(pools, job, points, loaders, steps_of(mode))
         results = [score(pool, points, ids["train"], ids["query"], mode, info) for pool in pools]
     return results[0] if repeats == 1 else average(results)
@@ -112,9 +117,16 @@ def steps_of(mode: str) -> dict[str, bool]:
     return {"train": mode in ("train", "matrix"), "query": mode in ("query", "matrix")}
 
 
-def store_config(model: Any, loss: Any, loop: Loop, backend: str, mode: str, dtype: str) -> dict[str, Any]:
-    """What features depend on besides the sketch: a store refuses to be used with another."""
+def store_config(
+    model: Any, loss: Any, loop: Loop, backend: str, mode: str, dtype: str, spread: Any = None
+) -> dict[str, Any]:
+    """What features depend on besides the sketch: a store refuses to be used with another.
+
+    spread: the m whose bytes were spread, if they were.
+    """
+    spent = {} if spread is None else {"spread": spread}
     return {
+        **spent,
         "model": model_fingerprint(model),
         "loss": loss_fingerprint(loss),
         "loop": loop_names(model, loop),

@@ -24,6 +24,7 @@ from sdi.errors import nearest
 from sdi.files import write_whole
 from sdi.hashing import FAMILIES
 from sdi.loop import Loop
+from sdi.pilot import check_spread
 from sdi.result import MODES
 from sdi.store import DTYPES
 
@@ -50,6 +51,7 @@ class Config:
     end: str | None = None
     eta: tuple[float, ...] | None = None
     m: int | None = 2048
+    spread: bool = False
     seed: int = 0
     family: str = "table"
     sketch: str | Mapping[str, str] = "tensor"  # as `SketchMap.draw` takes it; a file's path is absolute here
@@ -114,6 +116,8 @@ def _resolve(values: dict[str, Any], path: Path) -> Config:
         absolute = partial(_moved, move=lambda file: str((folder / file).resolve()))
         values["sketch"] = _each(values["sketch"], absolute)
     result = folder / values.pop("result") if "result" in values else store / "result.safetensors"
+    if values.get("spread"):
+        check_spread(values.get("m", Config.m), values.get("backend", Config.backend))
     return Config(script=script.resolve(), checkpoints=globs, store=store.resolve(), result=result.resolve(), **values)
 
 
@@ -126,6 +130,8 @@ def _typed(key: str, value: Any, path: Path) -> Any:
         rule, good = "a text in quotes, or a table from patterns of parameter names to texts", _is_sketch(value)
     elif key in TEXTS:
         rule, good = "a text in quotes", isinstance(value, str) and value != ""
+    elif key == "spread":
+        rule, good = "true or false", isinstance(value, bool)
     elif key in LEAST:
         rule, good = f"a whole number, at least {LEAST[key]}", whole and value >= LEAST[key]
         if key == "m":

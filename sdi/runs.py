@@ -18,6 +18,7 @@ from sdi.checkpoints import Checkpoint
 from sdi.config import Config, read_config, save_run
 from sdi.errors import StoreError
 from sdi.fill import Job, Progress, fill
+from sdi.pilot import run_widths, stored_widths
 from sdi.result import Result
 from sdi.scoring import score as score_store
 from sdi.script import Script, load_script
@@ -91,8 +92,15 @@ class Run:
         return self.config.store if self.config.repeats == 1 else self.config.store / f"seed-{seed}"
 
     def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
+        """The sketch of a seed. Where m is spread, with the widths of the store; before there is one, one m for all."""
         c = self.config
-        return draw_map(shapes, c.m, seed, c.family, c.sketch)
+        widths = stored_widths(self.place(c.seed)) if c.spread else None
+        return draw_map(shapes, widths or c.m, seed, c.family, c.sketch)
+
+    def settings(self, model: Any, loss: Any) -> dict[str, Any]:
+        """What the store's features are made with, besides the sketch."""
+        c = self.config
+        return store_config(model, loss, c.loop, c.backend, c.mode, c.dtype, c.m if c.spread else None)
 
     def watch(self, tell: Tell) -> Tell:
         """Count what is made and what is reused, and write the run's config as soon as there is a store for it."""
@@ -129,6 +137,7 @@ def run(the: Run, tell: Tell = lambda progress: None) -> Result:
         train=the.loaders["train"],
         query=the.loaders["query"],
         m=c.m,
+        spread=c.spread,
         seed=c.seed,
         family=c.family,
         sketch=c.sketch,
@@ -156,10 +165,12 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
     if c.repeats > 1 and (c.store / "manifest.json").exists():
         raise StoreError(f"{c.store} is a store of one sketch; repeats={c.repeats} needs a folder of its own")
     shapes = verbs.body_shapes(the.model, c.loop)
-    settings = store_config(the.model, the.script.loss, c.loop, c.backend, c.mode, c.dtype)
-    stores = [Store.create(the.place(seed), the.draw(shapes, seed), settings) for seed in the.seeds]
     options = {"audit": c.audit, "memory": c.memory, "budget": c.budget}
     job = Job(verbs, the.model, the.script.loss, c.loop, options, c.shard, the.watch(tell))
+    m = run_widths(the.place(c.seed), job, points, the.loaders["train"], c.m) if c.spread else c.m
+    drawn = {seed: draw_map(shapes, m, seed, c.family, c.sketch) for seed in the.seeds}
+    settings = the.settings(the.model, the.script.loss)
+    stores = [Store.create(the.place(seed), sketch, settings) for seed, sketch in drawn.items()]
     ids: dict[str, tuple[str, ...]] = {}
     for store in stores:
         ids = fill(store, job, points, the.loaders, steps_of(c.mode))
@@ -184,22 +195,22 @@ def score(the: Run) -> Result:
                         f"store {store.path} lacks {len(lacking)} of {len(names)} {side} examples at checkpoint "
                         f"{point.path.name}, {lacking[0]!r} among them; run `sdi featurize` first"
                     )
-    settings = {"m": c.m, "seed": c.seed, "family": c.family, "sketch": sketch_text(c.sketch), "mode": c.mode}
-    info = run_info(the.points, **settings, backend=c.backend, repeats=c.repeats)
+    settings = {"m": c.m, "spread": c.spread, "seed": c.seed, "family": c.family, "sketch": sketch_text(c.sketch)}
+    info = run_info(the.points, **settings, mode=c.mode, backend=c.backend, repeats=c.repeats)
     results = [score_store(store, the.points, ids["train"], ids["query"], c.mode, info) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))
 
 
 def open_stores(the: Run, loss: Any = None) -> list[Store]:
     """The run's stores as they stand, if they were made with the config's settings."""
-    c, stores = the.config, []
+    stores = []
     for seed in the.seeds:
         place = the.place(seed)
         if not (place / "manifest.json").is_file():
             raise StoreError(f"{place} holds no features yet; run `sdi featurize` or `sdi run` first")
         store = Store(place)
         old = store.manifest["config"]
-        new = {**store_config(None, loss, c.loop, c.backend, c.mode, c.dtype), "model": old["model"]}
+        new = {**the.settings(None, loss), "model": old["model"]}
         new["loss"] = old["loss"] if loss is None else new["loss"]
         sketch = the.draw({b.name: b.shape for b in store.blocks}, seed)
         found = {"config": old, "sketch": store.sketch.label}

@@ -36,11 +36,13 @@ def spread(pilot: Features, m: int) -> dict[str, int]:
     """
     check_m(m)
     sizes = {b.name: prod(b.shape) for b in pilot.blocks}
+    return share(costs(pilot), sizes, sum(min(m, size) for size in sizes.values()))
+
+
+def costs(pilot: Features) -> dict[str, float]:
+    """a_p c_p of each parameter."""
     squares = {b.name: _squared_norms(pilot, b.start, b.stop) for b in pilot.blocks}
-    cost = {
-        b.name: (2.0 if len(b.shape) == 1 else 6.0) * float(np.prod(squares[b.name])) for b in pilot.blocks
-    }  # a_p c_p
-    return share(cost, sizes, sum(min(m, size) for size in sizes.values()))
+    return {b.name: (2.0 if len(b.shape) == 1 else 6.0) * float(np.prod(squares[b.name])) for b in pilot.blocks}
 
 
 def share(cost: Mapping[str, float], sizes: Mapping[str, int], total: int) -> dict[str, int]:

@@ -424,3 +424,32 @@ def test_a_real_process_is_quiet_and_its_json_is_all_there_is(project):
     done = subprocess.run([*command[:-2], "nothing.toml"], cwd=project, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "sdi: config nothing.toml does not exist\n"
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_config_may_spread_its_bytes(project, repeats):
+    config = edit(project, spread=True, repeats=repeats)
+    whole = sdi.load(call_json("run", config)["result"])
+    assert whole.info["settings"]["spread"] is True
+    assert (call_json("run", project / "runs/first/run.toml")["made"], "spread = true" in read_run(project)) == (
+        0,
+        True,
+    )
+    parts = edit(project, spread=True, repeats=repeats, store="runs/parts")
+    call("inspect", parts)
+    call("featurize", parts)
+    np.testing.assert_array_equal(sdi.load(call_json("score", parts)["result"]).sdi.values, whole.sdi.values)
+    call("inspect", parts)
+    assert "spread" in call("score", edit(project, spread=False, repeats=repeats), code=2).output
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [({"spread": 3}, "true or false, got 3"), ({"spread": True, "m": "none"}, "m must be one width")],
+)
+def test_a_config_that_cannot_be_spread_is_bad_input(project, changes, text):
+    assert text in " ".join(call("run", edit(project, **changes), code=2).output.split())
+
+
+def read_run(project):
+    return (project / "runs/first/run.toml").read_text()
