@@ -79,7 +79,7 @@ def _alone(featurizer: Featurizer, batch: Any, features: Features, tolerance: fl
     except (ValueError, RuntimeError, IndexError) as failure:
         raise AuditError(
             f"example {features.ids[i]!r} alone fails ({failure}); the batch must be the first axis of every input, "
-            "and an example must not need the others"
+            "and an example must not need the others, as it does with batch norm, unless model.eval() was called"
         ) from failure
     if len(alone.ids) != 1:
         raise AuditError(

@@ -69,32 +69,64 @@ def attribute(
     if spread:
         check_spread(m, backend)
     points = find_checkpoints(checkpoints, eta)
-    settings = {"m": m, "spread": spread, "seed": seed, "family": family, "sketch": sketch_text(sketch)}
+    settings = {
+        "m": None if backend == "exact" else m,
+        "spread": spread,
+        "seed": seed,
+        "family": family,
+        "sketch": sketch_text(sketch),
+    }
     info = run_info(points, **settings, mode=mode, backend=backend, repeats=repeats)
     loaders = {"train": train, "query": query}
+    options: dict[str, Any] = {"audit": audit, "memory": memory, "budget": budget}
     if backend == "exact":
         if store is not None:
             raise ValueError(f"store must be None with backend='exact', which keeps no features, got {str(store)!r}")
-        options = {"audit": audit, "memory": memory}
-        return score_exactly(model, loss, loop, points, loaders, mode, options, info)
-    verbs = backend_named(backend)
-    shapes = verbs.body_shapes(model, loop)
+        if repeats > 1:
+            raise ValueError(
+                f"repeats must be 1 with backend='exact', which has no sketch to draw again, got {repeats}"
+            )
+        return score_exactly(model, loss, loop, points, loaders, mode, options, info, progress)
+    job = Job(backend_named(backend), model, loss, loop, options, shard, progress)
+    made_with = store_config(model, loss, loop, backend, mode, dtype, m if spread else None)
+    with tempfile.TemporaryDirectory(prefix="sdi-") as scratch:
+        folder = Path(scratch) if store is None else Path(store)
+        stores = make_stores(folder, job, points, train, made_with, m, spread, seed, family, sketch, repeats)
+        ids = fill(stores, job, points, loaders, steps_of(mode))
+        results = [score(one, points, ids["train"], ids["query"], mode, info) for one in stores]
+    return results[0] if repeats == 1 else average(results)
+
+
+def make_stores(
+    folder: Path,
+    job: Job,
+    points: Sequence[Checkpoint],
+    train: Iterable[Any],
+    made_with: Mapping[str, Any],
+    m: int | Mapping[str, int] | None,
+    spread: bool,
+    seed: int,
+    family: str,
+    sketch: SketchSpec,
+    repeats: int,
+) -> list[Store]:
+    """The stores of a run, one for each of its sketches, ready to be filled."""
+    if repeats > 1 and (folder / "manifest.json").exists():
+        raise StoreError(f"{folder} is a store of one sketch; repeats={repeats} needs a folder of its own")
+    shapes = job.backend.body_shapes(job.model, job.loop)
     for point in points:
         for name in shapes:
             point.eta_of(name)
-    job = Job(verbs, model, loss, loop, {"audit": audit, "memory": memory, "budget": budget}, shard, progress)
-    with tempfile.TemporaryDirectory(prefix="sdi-") as scratch:
-        folder = Path(scratch) if store is None else Path(store)
-        if repeats > 1 and (folder / "manifest.json").exists():
-            raise StoreError(f"{folder} is a store of one sketch; repeats={repeats} needs a folder of its own")
-        made_with = store_config(model, loss, loop, backend, mode, dtype, m if spread else None)
-        places = [folder if repeats == 1 else folder / f"seed-{seed + r}" for r in range(repeats)]
-        widths = run_widths(places[0], job, points, train, m) if spread else m
-        drawn = [draw_map(shapes, widths, seed + r, family, sketch) for r in range(repeats)]
-        pools = [Store.create(place, one, made_with) for place, one in zip(places, drawn, strict=True)]
-        ids = fill(pools, job, points, loaders, steps_of(mode))
-        results = [score(pool, points, ids["train"], ids["query"], mode, info) for pool in pools]
-    return results[0] if repeats == 1 else average(results)
+    seeds = range(seed, seed + repeats)
+    places = [store_place(folder, k, repeats) for k in seeds]
+    widths = run_widths(places[0], job, points, train, m) if spread else m
+    drawn = [draw_map(shapes, widths, k, family, sketch) for k in seeds]
+    return [Store.create(place, one, made_with) for place, one in zip(places, drawn, strict=True)]
+
+
+def store_place(folder: Path, seed: int, repeats: int) -> Path:
+    """Where the store of one sketch is: in the run's folder, or, if there are several, in a folder of its own there."""
+    return folder if repeats == 1 else folder / f"seed-{seed}"
 
 
 def draw_map(

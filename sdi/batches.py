@@ -28,6 +28,11 @@ class Examples(NamedTuple):
 
 def read_batches(loader: Iterable[Any], name: str) -> Iterator[Examples]:
     """The batches of a loader, every example named; an empty loader and repeated ids are refused."""
+    if isinstance(loader, Mapping) or hasattr(loader, "shape"):
+        kind = type(loader).__name__
+        raise ValueError(
+            f"{name} must be a list of batches or a DataLoader, got a single batch ({kind}): write [batch]"
+        )
     seen: dict[str, str] = {}
     for batch in loader:
         examples = name_examples(batch)

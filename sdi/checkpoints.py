@@ -51,6 +51,13 @@ class Checkpoint:
         """The tensors of the model, by name."""
         return _read(self.path)[0]()
 
+    def load_into(self, model: Any, backend: Any) -> Any:
+        """The model with these weights, as the backend makes it."""
+        try:
+            return backend.with_weights(model, self.weights())
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
+
     def eta_of(self, parameter: str) -> float:
         """The weight of one parameter's part of a score."""
         if not isinstance(self.eta, dict):
@@ -178,6 +185,9 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
     if "eta" in content and state is not content:
         extra["eta"] = content["eta"]
     tensors = {str(name): value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    if not tensors:
+        keys = list(content)[:10]
+        raise ValueError(f"checkpoint {path} must hold tensors, at the top or under one of {MODEL_KEYS}, got only {keys}")
     return lambda: tensors, extra
 
 

@@ -103,6 +103,6 @@ def pilot(target: float, path: Path) -> ChosenM:
     verbs = backend_named(backend)
     batch = name_examples(next(iter(the.loaders["train"]))).batch
     with verbs.weights_kept(the.model):
-        model = verbs.with_weights(the.model, the.points[-1].weights())
+        model = the.points[-1].load_into(the.model, verbs)
         options: dict[str, Any] = {"loop": the.config.loop, "backend": backend, "sketch": the.config.sketch}
         return sdi.choose_m(target, model=model, loss=the.script.loss, batch=batch, **options)

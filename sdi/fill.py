@@ -63,12 +63,15 @@ def fill(
             for store, side, make in work:
                 place = (k + 1, len(checkpoints))
                 seen = _fill_side(store, job, checkpoint, side, loaders[side], make, weights, place)
-                if set(seen) != set(ids.setdefault(side, seen)):
-                    odd = sorted(set(seen) ^ set(ids[side]))
-                    raise ValueError(
-                        f"{side} must give the same examples at every checkpoint; {odd[0]!r} is only at some of them"
-                    )
+                check_same_examples(side, ids.setdefault(side, seen), seen)
     return ids
+
+
+def check_same_examples(side: str, before: Sequence[str], now: Sequence[str]) -> None:
+    """Refuse a loader that gives other examples at another checkpoint."""
+    odd = sorted(set(before) ^ set(now))
+    if odd:
+        raise ValueError(f"{side} must give the same examples at every checkpoint; {odd[0]!r} is only at some of them")
 
 
 def _featurizer(job: Job, store: Store, steps: bool) -> Any:
@@ -83,7 +86,7 @@ class _Weights:
 
     def load(self) -> Any:
         if self.model is None:
-            self.model = self.job.backend.with_weights(self.job.model, self.checkpoint.weights())
+            self.model = self.checkpoint.load_into(self.job.model, self.job.backend)
         return self.model
 
 

@@ -44,7 +44,7 @@ def pilot_widths(job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m
     batch = _first_examples(train)
     with job.backend.weights_kept(job.model):
         for point in points:
-            model = job.backend.with_weights(job.model, point.weights())
+            model = point.load_into(job.model, job.backend)
             options = {**job.options, "audit": "off"}  # the run has its own
             features = job.backend.featurize(model, job.loss, batch, loop=job.loop, sketch=sketch, **options)
             for name, cost in costs(features).items():

@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sdi.attribute import attribute, average, draw_map, run_info, steps_of, store_config
+from sdi.attribute import attribute, average, draw_map, make_stores, run_info, steps_of, store_config, store_place
 from sdi.backends import backend as backend_named
 from sdi.batches import read_batches
 from sdi.checkpoints import Checkpoint
 from sdi.config import Config, read_config, save_run
 from sdi.errors import StoreError
 from sdi.fill import Job, Progress, fill
-from sdi.pilot import run_widths, stored_widths
+from sdi.pilot import stored_widths
 from sdi.result import Result
 from sdi.scoring import score as score_store
 from sdi.script import Script, load_script
@@ -89,7 +89,7 @@ class Run:
 
     def place(self, seed: int) -> Path:
         """The store of one sketch, where `attribute` puts it."""
-        return self.config.store if self.config.repeats == 1 else self.config.store / f"seed-{seed}"
+        return store_place(self.config.store, seed, self.config.repeats)
 
     def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
         """The sketch of a seed. Where m is spread, with the widths of the store; before there is one, one m for all."""
@@ -161,19 +161,13 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
     c = the.config
     if c.backend == "exact":
         raise ValueError("backend 'exact' keeps no features; use `sdi run`, or another backend")
-    verbs, points = backend_named(c.backend), the.points
-    if c.repeats > 1 and (c.store / "manifest.json").exists():
-        raise StoreError(f"{c.store} is a store of one sketch; repeats={c.repeats} needs a folder of its own")
-    shapes = verbs.body_shapes(the.model, c.loop)
     options = {"audit": c.audit, "memory": c.memory, "budget": c.budget}
-    job = Job(verbs, the.model, the.script.loss, c.loop, options, c.shard, the.watch(tell))
-    m = run_widths(the.place(c.seed), job, points, the.loaders["train"], c.m) if c.spread else c.m
-    drawn = {seed: draw_map(shapes, m, seed, c.family, c.sketch) for seed in the.seeds}
-    settings = the.settings(the.model, the.script.loss)
-    stores = [Store.create(the.place(seed), sketch, settings) for seed, sketch in drawn.items()]
-    ids: dict[str, tuple[str, ...]] = {}
-    for store in stores:
-        ids = fill(store, job, points, the.loaders, steps_of(c.mode))
+    job = Job(backend_named(c.backend), the.model, the.script.loss, c.loop, options, c.shard, the.watch(tell))
+    made_with, train = the.settings(the.model, the.script.loss), the.loaders["train"]
+    stores = make_stores(
+        c.store, job, the.points, train, made_with, c.m, c.spread, c.seed, c.family, c.sketch, c.repeats
+    )
+    ids = fill(stores, job, the.points, the.loaders, steps_of(c.mode))
     the.save()
     return ids
 

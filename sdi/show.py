@@ -18,7 +18,7 @@ from sdi.uncertainty import Z95
 
 RISING, GROWING = "▁▂▃▄▅▆▇█", "▏▎▍▌▋▊▉█"
 HELPS, HARMS = "green", "red"
-TIED = "~ the order of this row and the next is within noise"
+TIED = "~ this row and the next, shown or not, might change places: the difference is within noise"
 
 
 def sign_style(x: float) -> str:

@@ -27,7 +27,7 @@ class TopRow(NamedTuple):
     score: float
     stderr: float
     late: float  # share of |score| in the later half of the loop; NaN without steps
-    tied: bool  # the next row might as well stand here: the difference is within noise
+    tied: bool  # the next row, shown or not, might as well stand here: the difference is within noise
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Top:
         head = f"{'rank':>4}  {'train':<{width}}  {'score':>11}  +- 95%"
         lines = [f"query {self.query}, {self.steps}, by {self.by}", head]
         for r in self.rows:
-            tie = "  ~ order of this and the next is within noise" if r.tied else ""
+            tie = "  ~ this and the next might change places" if r.tied else ""
             lines.append(f"{r.rank:>4}  {r.train:<{width}}  {r.score:>+11.4g}  {Z95 * r.stderr:.2g}{tie}")
         return "\n".join(lines)
 
@@ -75,9 +75,9 @@ def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: 
     else:
         raise ValueError(f"steps and by='late' need one step axis; this result has mode={result.mode!r}")
     keys = order_keys(scores, shares, by, late)
-    order = [i for i in np.argsort(-keys, kind="stable")[:k] if keys[i] > -np.inf]
+    order = [i for i in np.argsort(-keys, kind="stable")[: k + 1] if keys[i] > -np.inf]
     ids = [str(i) for i in result.tracin.coords["train"]]
-    return Top(str(query), words, by, top_rows(ids, order, scores, keys, errors, shares))
+    return Top(str(query), words, by, top_rows(ids, order, scores, keys, errors, shares, k))
 
 
 def check_order(k: int, by: str) -> None:
@@ -97,11 +97,14 @@ def order_keys(scores: Float[Array, "..."], shares: Float[Array, "..."] | None, 
 
 
 def top_rows(
-    ids: list[str], order: Sequence[int], scores: Array, keys: Array, errors: Array, late: Array
+    ids: list[str], order: Sequence[int], scores: Array, keys: Array, errors: Array, late: Array, k: int
 ) -> tuple[TopRow, ...]:
-    """The rows in this order. What was ordered are the keys: two scores of opposite signs may be tied by size."""
+    """The first k rows in this order, of which the last may be tied with one that is not shown.
+
+    What was ordered are the keys: two scores of opposite signs may be tied by size.
+    """
     rows = []
-    for place, i in enumerate(order):
+    for place, i in enumerate(order[:k]):
         tied = False
         if place + 1 < len(order):
             n = order[place + 1]

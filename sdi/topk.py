@@ -82,9 +82,9 @@ def stream_top(
         shares = late_mass(np.abs(by_step), half)[:, [target.query for target in targets]]
         return order_keys(scores[:, : len(targets)], shares, by, late)
 
-    best = stream_best(store, checkpoints, columns, keys_of, k)
+    best = stream_best(store, checkpoints, columns, keys_of, k + 1)  # one more: the last row may be tied with it
     return [
-        _detailed(store, checkpoints, features, weighted, eta, target, ids, half, by)
+        _detailed(store, checkpoints, features, weighted, eta, target, ids, half, by, k)
         for target, ids in zip(targets, best, strict=True)
     ]
 
@@ -99,6 +99,7 @@ def _detailed(
     ids: list[str],
     half: Int[Array, "q"],
     by: str,
+    k: int,
 ) -> Top:
     """Scores, error bars and late shares of the chosen few."""
     j, tau = target.query, features[0].phi.shape[1]
@@ -111,7 +112,7 @@ def _detailed(
         errors += error if target.whole else error[:, target.first - 1 : target.last].sum(axis=1)
     shares = late_mass(np.abs(by_step), half[j]) if ids else np.zeros(0)
     keys = np.abs(scores) if by != "signed" else scores
-    rows = top_rows(ids, range(len(ids)), scores, keys, errors, shares)
+    rows = top_rows(ids, range(len(ids)), scores, keys, errors, shares, k)
     return Top(features[0].ids[j], target.words(tau), by, rows)
 
 

@@ -19,9 +19,8 @@ def match_names(weights: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]
     missing = [name for name in shapes if name not in found]
     unexpected = [name for name in found if name not in shapes]
     if missing or unexpected:
-        raise ValueError(
-            f"the checkpoint does not fit the model: missing {_some(missing)}; unexpected {_some(unexpected)}"
-        )
+        odd = [f"{word} {_some(names)}" for word, names in (("missing", missing), ("unexpected", unexpected)) if names]
+        raise ValueError("the checkpoint does not fit the model: " + "; ".join(odd))
     wrong = [
         f"{name!r} has shape {tuple(found[name].shape)}, the model's {tuple(shape)}"
         for name, shape in shapes.items()
@@ -46,4 +45,4 @@ def unwrapped(names: Iterable[str]) -> list[str]:
 
 def _some(names: list[str], most: int = 10) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more if names else "nothing"
+    return ", ".join(map(repr, names[:most])) + more

@@ -279,7 +279,7 @@ def test_missing_unexpected_and_misshapen_keys_are_listed(world: World) -> None:
         world.attribute(store=world.store)
     assert not world.store.exists()
     many = {f"w{k}": () for k in range(12)}
-    with pytest.raises(ValueError, match=r"missing 'w0', .*'w9' and 2 more; unexpected nothing$"):
+    with pytest.raises(ValueError, match=r"missing 'w0', .*'w9' and 2 more$"):
         match_names({}, many)
 
 
@@ -304,7 +304,7 @@ def test_of_tied_weights_the_checkpoint_may_hold_one_only() -> None:
     state = {n: w.clone() + 1 for n, w in model.state_dict().items() if n != "1.weight"}
     with_weights(model, state)
     assert torch.equal(model[1].weight, state["0.weight"])
-    with pytest.raises(ValueError, match=r"missing '1.bias'; unexpected nothing"):
+    with pytest.raises(ValueError, match=r"missing '1.bias'$"):
         with_weights(model, {n: w for n, w in state.items() if n != "1.bias"})
 
 

@@ -109,13 +109,14 @@ def test_neighbours_within_noise_are_marked() -> None:
     assert marks(result) == [True, False, True, False, False]
     assert marks(result, by="absolute") == [True, False, True, True, False]
     assert [row.score for row in result.top(5, query="q-0", by="absolute")] == [10, 9, 5, -4.6, 4.5]
+    assert [row.tied for row in result.top(3, query="q-0")] == [True, False, True]  # with one that is not shown
     assert marks(with_scores([10, 9, 5, 4.5, -4.6], error=0.0)) == [False] * 5
     assert marks(with_scores([1, 1, 1, 1, 1], error=0.0)) == [False] * 5
     assert marks(result, steps=1) == [True, False, True, False, False]
     table = str(result.top(5, query="q-0")).splitlines()
     assert len(table) == 7
     assert table[0] == "query q-0, all steps, by signed"
-    assert [line.endswith("~ order of this and the next is within noise") for line in table[2:]] == marks(result)
+    assert [line.endswith("~ this and the next might change places") for line in table[2:]] == marks(result)
 
 
 def test_equal_scores_stay_in_order() -> None:
