@@ -1,8 +1,12 @@
-"""The self-audit: two ways in which a run's numbers could be wrong, looked for on the run's own data.
+"""The self-audit: three ways in which a run's numbers could be wrong, looked for on the run's own data.
 
 1. Sketched steps, summed, against the sketch of autograd's own gradient, parameter by parameter.
-2. One example alone against the same example in its batch: a model that mixes examples (batch statistics, a loss
-   averaged over the batch, the batch on another axis) cannot have per-example gradients.
+2. Each example's loss times a power of two of its own: its features must follow, exactly, and no others. A model that
+   mixes examples, or has them on another axis or in another order, fails.
+3. One example alone against the same example in its batch: a loss divided by the size of the batch fails. A model that
+   draws random numbers, a first state for instance, is not asked; in training mode, where it may be dropout, it fails.
+
+Under recompute, autograd's graph of a whole batch may not fit: two examples of it are looked at instead.
 """
 
 from __future__ import annotations
@@ -11,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
-from sdi.batches import take_examples
 from sdi.errors import AuditError
 from sdi.features import Features
 
-from .batches import count_examples
+from .ambient import RandomState
 from .checkpointing import graph_keeping_checkpoints
 from .sinks import Accumulator, make_sinks
 from .unharmed import unharmed
@@ -27,38 +31,62 @@ if TYPE_CHECKING:
 # Relative to the norms of what is summed. Rounding is at most a few thousand eps at the sizes that run; a missed call,
 # a wrong pairing or a mixed batch is off by percents. Beside it, ROUNDING eps of the whole gradient are allowed: some
 # parameters' gradients cancel to nothing but rounding (the bias of attention's keys).
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.02}
-ROUNDING = 32
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 0.05, torch.float16: 0.01}
+ROUNDING = {torch.bfloat16: 1, torch.float16: 4}  # 32 otherwise
+# Times a power of two, everything is exact, but for numbers of half precision that become too small.
+PROPORTION = {torch.float64: 1e-9, torch.float16: 0.1}  # 1e-3 otherwise
+WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type
+MANY = 2  # examples looked at under recompute
+
+
+class MixedExamples(AuditError):
+    """Features of some parameters that are not an example's own."""
+
+    parameters: tuple[str, ...] = ()
 
 
 def audit_features(featurizer: Featurizer, batch: Any, features: Features) -> None:
     """Raise AuditError, naming the parameter, if the features are not what autograd says."""
     tolerance = max(TOLERANCE.get(dtype, 1e-3) for dtype in featurizer.dtypes)
-    _against_autograd(featurizer, batch, features, tolerance)
-    if len(features.ids) > 1:
-        _alone(featurizer, batch, features, tolerance)
+    n = len(features.ids)
+    smaller = _smaller(featurizer, batch, features) if featurizer.memory.recompute and n > MANY else None
+    part, own = smaller or (batch, features)
+    draws = _against_autograd(featurizer, part, own, tolerance)
+    if len(own.ids) > 1:
+        _own_losses(featurizer, part, own, max(PROPORTION.get(dtype, 1e-3) for dtype in featurizer.dtypes))
+    if draws and any(module.training for module in featurizer.model.modules()):
+        raise AuditError(
+            "the loss draws random numbers, as dropout does, and the model is in training mode: an example's gradient "
+            "would depend on its place in the data; call model.eval() first"
+        )
+    if n > 1 and not draws:
+        alone = smaller or _smaller(featurizer, batch, features, slice(n - 1, n))
+        if alone is not None:
+            _in_its_batch(features, alone[1], tolerance)
 
 
-def _against_autograd(featurizer: Featurizer, batch: Any, features: Features, tolerance: float) -> None:
+def _against_autograd(featurizer: Featurizer, batch: Any, features: Features, tolerance: float) -> bool:
+    """Returns whether the loss draws random numbers."""
     parameters = featurizer.body.parameters
     with unharmed(featurizer.model), graph_keeping_checkpoints(), torch.enable_grad():
         for p in parameters.values():
             p.requires_grad_(True)
+        random = RandomState()
         losses = featurizer.loss(featurizer.model, batch)
+        draws = random.has_moved()
         gradients = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
     acc = Accumulator(featurizer.sketch, False, featurizer.dtype, featurizer.work.device)
     acc.open(1, 1)
     sinks = make_sinks(acc, featurizer.work, featurizer.tables)
     for name, gradient in zip(parameters, gradients, strict=True):
         if gradient is not None:
-            sinks[name].whole(None, gradient[None])
+            dense = gradient if gradient.layout == torch.strided else gradient.to_dense()
+            sinks[name].whole(None, dense[None])
     assert acc.values is not None
-    truth = acc.values[0].cpu().numpy()
-    parts = [features.values] if features.outside is None else [features.values, features.outside]
-    per_example = np.concatenate([part.reshape(-1, truth.size) for part in parts])
-    total = features.g.sum(axis=0)
-    eps = max(torch.finfo(dtype).eps for dtype in featurizer.dtypes)
-    floor = ROUNDING * eps * np.linalg.norm(per_example, axis=1).sum()
+    truth = acc.values[0].cpu().numpy().astype(np.float64)
+    per_example, total = _rows(features), features.g.astype(np.float64).sum(axis=0)
+    rounding = max(ROUNDING.get(dtype, 32) * torch.finfo(dtype).eps for dtype in featurizer.dtypes)
+    floor = rounding * np.linalg.norm(per_example, axis=1).sum()
     for block in features.blocks:
         part = slice(block.start, block.stop)
         error = np.linalg.norm(total[part] - truth[part])
@@ -67,33 +95,89 @@ def _against_autograd(featurizer: Featurizer, batch: Any, features: Features, to
             raise AuditError(
                 f"the gradient of {block.name!r} differs from autograd's by {error / scale:.2g} of its size (allowed "
                 f"{tolerance:.0e}): it is used in a way that its module's calls do not show, for instance directly by "
-                "name; use it through one module, or leave it out of Loop(body=...)"
+                f"name; use it through one module, or leave it out of Loop(body=...){_if_recomputed(featurizer)}"
+            )
+    return draws
+
+
+def _if_recomputed(featurizer: Featurizer) -> str:
+    if not featurizer.memory.recompute:
+        return ""
+    return "; or a module that was run again (memory='recompute') keeps state: use memory='hooks' and smaller batches"
+
+
+def _own_losses(featurizer: Featurizer, batch: Any, features: Features, tolerance: float) -> None:
+    """Times a weight, an example's loss must have so much larger features, and the others' must stay."""
+    n = len(features.ids)
+    rows = min(featurizer.memory.rows or n, n)  # that run together: a weight counts within these
+    weights = WEIGHTS[(np.arange(n) % rows) % len(WEIGHTS)]
+    again = featurizer.weighted(batch, WEIGHTS)
+    error = np.linalg.norm(_by_example(again) / weights[:, None] - _by_example(features), axis=1)
+    scale = 2 * np.linalg.norm(_by_example(features), axis=1) + 1e-30
+    i = int(np.argmax(error / scale))
+    if not error[i] <= tolerance * scale[i]:
+        mixed = MixedExamples(
+            f"the gradient of example {features.ids[i]!r} changes by {error[i] / scale[i]:.2g} of its size (allowed "
+            f"{tolerance:.0e}) with the weights of other examples' losses: the model or the loss mixes examples (batch "
+            "statistics, a mean over the batch), has them in another order or not on the first axis, or a hook changes "
+            "gradients otherwise than in proportion; so an example's own gradient is not defined"
+        )
+        off = np.abs(again.g / weights[:, None] - features.g)
+        mixed.parameters = tuple(
+            b.name
+            for b in features.blocks
+            if off[:, b.start : b.stop].max() > tolerance * np.abs(features.g[:, b.start : b.stop]).max()
+        )
+        raise mixed
+
+
+def _smaller(
+    featurizer: Featurizer, batch: Any, features: Features, rows: slice = slice(0, MANY)
+) -> tuple[Any, Features] | None:
+    """Some examples without the others, and their features; None for a batch that cannot be cut."""
+    try:
+        part = featurizer.take(batch, rows, len(features.ids))
+    except TypeError:
+        return None
+    ids = features.ids[rows]
+    try:
+        own = featurizer.features(part, ids, part=True)
+    except (ValueError, RuntimeError, IndexError) as failure:
+        raise AuditError(
+            f"example {ids[0]!r} without the others fails ({failure}); the batch must be the first axis of every "
+            "input, and an example must not need the others, as it does with batch norm, unless model.eval() was called"
+        ) from failure
+    if len(own.ids) != len(ids):
+        raise AuditError(
+            f"{len(ids)} of the examples gave {len(own.ids)} losses; the batch must be the first axis of every input"
+        )
+    return part, own
+
+
+def _in_its_batch(features: Features, alone: Features, tolerance: float) -> None:
+    for k, name in enumerate(alone.ids):
+        mine, own = features.values[features.ids.index(name)], alone.values[k]
+        if features.has_steps:
+            steps = max(len(mine), len(own))
+            mine, own = (np.pad(x, ((0, steps - len(x)), (0, 0))) for x in (mine, own))
+        mine, own = mine.astype(np.float64), own.astype(np.float64)
+        scale = np.linalg.norm(mine, axis=-1).sum() + np.linalg.norm(own, axis=-1).sum()
+        error = np.linalg.norm(mine - own)
+        if not error <= tolerance * scale:
+            raise AuditError(
+                f"example {name!r} without the others and in its batch differ by {error / scale:.2g} of their size "
+                f"(allowed {tolerance:.0e}): the loss is divided by the size of the batch, or the model uses "
+                "statistics of the batch, so an example's own gradient is not defined; or the batch holds an array "
+                "that all examples share and that has as many rows as there are examples"
             )
 
 
-def _alone(featurizer: Featurizer, batch: Any, features: Features, tolerance: float) -> None:
-    n = count_examples(batch)
-    i = n - 1
-    try:
-        alone = featurizer.features(take_examples(batch, slice(i, n), n), part=True)
-    except (ValueError, RuntimeError, IndexError) as failure:
-        raise AuditError(
-            f"example {features.ids[i]!r} alone fails ({failure}); the batch must be the first axis of every input, "
-            "and an example must not need the others, as it does with batch norm, unless model.eval() was called"
-        ) from failure
-    if len(alone.ids) != 1:
-        raise AuditError(
-            f"one example alone gave {len(alone.ids)} losses; the batch must be the first axis of every input"
-        )
-    mine, own = features.values[i], alone.values[0]
-    if features.has_steps:
-        steps = max(len(mine), len(own))
-        mine, own = (np.pad(x, ((0, steps - len(x)), (0, 0))) for x in (mine, own))
-    scale = np.linalg.norm(mine, axis=-1).sum() + np.linalg.norm(own, axis=-1).sum()
-    error = np.linalg.norm(mine - own)
-    if not error <= tolerance * scale:
-        raise AuditError(
-            f"example {features.ids[i]!r} alone and in its batch differ by {error / scale:.2g} of their size (allowed "
-            f"{tolerance:.0e}): the model or the loss mixes examples (batch statistics, dropout in training mode, a "
-            "mean over the batch, or the batch not on the first axis), so an example's own gradient is not defined"
-        )
+def _rows(features: Features) -> Float[np.ndarray, "rows D"]:
+    """Every step of every example, and what is outside the loop."""
+    parts = [features.values] if features.outside is None else [features.values, features.outside]
+    return np.concatenate([part.reshape(-1, part.shape[-1]).astype(np.float64) for part in parts])
+
+
+def _by_example(features: Features) -> Float[np.ndarray, "n numbers"]:
+    parts = [features.values] if features.outside is None else [features.values, features.outside]
+    return np.concatenate([part.reshape(len(part), -1).astype(np.float64) for part in parts], axis=1)

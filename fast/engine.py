@@ -46,6 +46,8 @@ def run_pass(
 
     Every body parameter must be reached, unless this is only a part of a batch.
     """
+    if torch.is_inference_mode_enabled():
+        raise RuntimeError("gradients cannot be taken under torch.inference_mode(); call featurize outside of it")
     with unharmed(model), graph_keeping_checkpoints():
         random = RandomState()
         while True:
@@ -82,7 +84,8 @@ def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, 
         raise CoverageError("the loss does not depend on the body: no gradient reaches any of its modules")
     tracer.begin(n)
     if losses.requires_grad:
-        torch.autograd.grad(losses, graph_leaves([losses]), torch.ones_like(losses), allow_unused=True)
+        root = tracer.watch(losses)
+        torch.autograd.grad(root, graph_leaves([root]), torch.ones_like(losses), allow_unused=True)
 
 
 def _examples(losses: Any) -> int:

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
-from sdi.batches import take_examples
+from sdi.batches import is_array, leaves, take_examples
+from sdi.errors import AuditError, CoverageError
 from sdi.features import Features
 from sdi.loop import Loop
 from sdi.sketch_map import SketchMap
 
-from .audit import audit_features
+from .audit import MixedExamples, audit_features
 from .batches import batch_tau, count_examples
 from .body import find_body
 from .coverage import Coverage, read_coverage
@@ -66,14 +69,37 @@ class Featurizer:
         self.tables: Tables = {}
         self.dtypes = {p.dtype for p in self.body.parameters.values()}  # all that gradients came in
         self.audited = 0  # examples of the largest batch that was audited: one alone cannot show that examples mix
+        self.guesses: set[tuple[str, int]] = set()  # rows that were taken for an example's (see Tracer)
+        self.audited_guesses: set[tuple[str, int]] = set()
+        self.shared: set[str] = set()  # places in batches that do not hold one row for each example
         self.coverage: Coverage | None = None
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         features = self.features(batch, ids)
-        if self.audit == "every" or (self.audit == "first" and self.audited < min(2, len(features.ids))):
-            audit_features(self, batch, features)
-            self.audited = len(features.ids)
+        looked_at = self.audited >= min(2, len(features.ids)) and self.guesses <= self.audited_guesses
+        if self.audit == "every" or (self.audit == "first" and not looked_at):
+            try:
+                audit_features(self, batch, features)
+            except MixedExamples as error:
+                features = self._enclosed(batch, ids, error)
+            self.audited, self.audited_guesses = len(features.ids), set(self.guesses)
         return features
+
+    def _enclosed(self, batch: Any, ids: Sequence[str], error: MixedExamples) -> Features:
+        """Once more, with the modules around those that seem to mix: theirs may not have been rows of examples."""
+        before = self.plan
+        try:
+            for name in error.parameters:
+                for unit in [unit for unit in self.plan.serving(name) if unit.native is not None]:
+                    self.plan = self.plan.enclose(self.model, self.body, unit, [name], "its calls mix examples")
+            if self.plan is before:
+                raise error
+            features = self.features(batch, ids)
+            audit_features(self, batch, features)
+            return features
+        except (AuditError, CoverageError):
+            self.plan = before
+            raise error from None
 
     def features(self, batch: Any, ids: Sequence[str] = (), part: bool = False) -> Features:
         """Without the audit. A batch over the byte budget starts over, more carefully.
@@ -89,9 +115,30 @@ class Featurizer:
                     return self._one_pass(batch, ids, part)
                 named = ids or tuple(map(str, range(n)))
                 cuts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
-                return Features.concatenate([self._one_pass(take_examples(batch, c, n), named[c], True) for c in cuts])
+                return Features.concatenate([self._one_pass(self.take(batch, c, n), named[c], True) for c in cuts])
             except OverBudget:
                 self.memory.tighten(n)
+                self.audited = 0  # this way has not been looked at
+
+    def take(self, batch: Any, rows: slice, n: int) -> Any:
+        """Some examples of a batch. What did not always have a row for each example is shared by all of them."""
+        self.shared |= {path for path, x in leaves(batch) if is_array(x) and len(x) != n}
+        return take_examples(batch, rows, n, self.shared)
+
+    def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features:
+        """Features of the losses times these weights, one after the other and then from the first again."""
+        loss = self.loss
+
+        def weighted_loss(model: Any, batch: Any) -> Tensor:
+            losses = loss(model, batch)
+            repeated = np.resize(weights, losses.shape)
+            return losses * torch.as_tensor(repeated, dtype=losses.dtype, device=losses.device)
+
+        self.loss = weighted_loss
+        try:
+            return self.features(batch, part=True)
+        finally:
+            self.loss = loss
 
     def _one_pass(self, batch: Any, ids: Sequence[str], part: bool) -> Features:
         acc = Accumulator(self.sketch, self.steps, self.dtype, self.work.device)
@@ -104,6 +151,7 @@ class Featurizer:
             self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part
         )
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
+        self.guesses |= tracer.guesses
         self.dtypes |= tracer.dtypes
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()

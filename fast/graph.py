@@ -9,6 +9,10 @@ from typing import Any
 from torch import Tensor
 
 
+def carries_gradient(y: Any) -> bool:
+    return isinstance(y, Tensor) and (y.dtype.is_floating_point or y.dtype.is_complex)
+
+
 def begin_graph(y: Tensor) -> Tensor:
     """The same numbers, requiring a gradient: where nothing upstream requires one, the graph begins here."""
     return y.detach().requires_grad_().clone()  # a clone may be changed in place by what follows; a leaf may not

@@ -18,7 +18,7 @@ from sdi.loop import Loop
 
 from .body import Body
 from .call import Call
-from .graph import graph_leaves
+from .graph import carries_gradient, graph_leaves
 from .tracer import Tracer
 
 
@@ -108,13 +108,16 @@ class _Recompute(torch.autograd.Function):
     def forward(ctx: Any, run: _Run, start: Tensor, *inputs: Tensor) -> Any:
         ctx.run = run
         out = run.forward(run.call.leaves)
-        run.constants = [_GRAPH if _carries(y) else y for y in out]
-        return tuple(y.detach() for y in out if _carries(y))  # what the module passes through stays as it is
+        run.constants = [_GRAPH if carries_gradient(y) else y for y in out]
+        return tuple(y.detach() for y in out if carries_gradient(y))  # what the module passes through stays as it is
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> Any:
         run, wanted = ctx.run, ctx.needs_input_grad[2:]
-        ctx.run = None
+        tracer = run.wrapped.tracer
+        ours = tracer.in_our_pass  # not a gradient that the user's code takes, perhaps several times
+        if ours:
+            ctx.run = None
         if run.call.changed():
             raise RuntimeError(
                 f"an input of the {type(run.call.module).__name__} was changed in place after or during its call, so "
@@ -124,9 +127,8 @@ class _Recompute(torch.autograd.Function):
         tensors = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
         for i, want in zip(tensors, wanted, strict=True):
             leaves[i] = leaves[i].detach().requires_grad_(want)
-        tracer = run.wrapped.tracer
         with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot):
-            out = [y for y in run.forward(leaves) if _carries(y)]
+            out = [y for y in run.forward(leaves) if carries_gradient(y)]
         roots = [(y, d) for y, d in zip(out, deltas, strict=True) if y.requires_grad]
         if not roots:
             return (None, None, *(None for _ in wanted))
@@ -134,10 +136,11 @@ class _Recompute(torch.autograd.Function):
         others = [x for x in graph_leaves(y for y, _ in roots) if all(x is not i for i in inputs)]
         with tracer.pulling():
             grads = iter(
-                torch.autograd.grad([y for y, _ in roots], inputs + others, [d for _, d in roots], allow_unused=True)
+                torch.autograd.grad(
+                    [tracer.watch(y) if ours else y for y, _ in roots],
+                    inputs + others,
+                    [d for _, d in roots],
+                    allow_unused=True,
+                )
             )
         return (None, None, *(next(grads) if want else None for want in wanted))
-
-
-def _carries(y: Any) -> bool:
-    return isinstance(y, Tensor) and y.dtype.is_floating_point

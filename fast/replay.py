@@ -95,7 +95,7 @@ def _vectorised(
         for i, row in zip(at, rows, strict=True):
             leaves[i] = row.unsqueeze(axis)
         y_row = _run(call, w, leaves, output)
-        return (y_row.to(delta_row.dtype) * delta_row.unsqueeze(axis)).sum(), y_row.squeeze(axis)
+        return _inner(y_row.to(delta_row.dtype), delta_row.unsqueeze(axis)), y_row.squeeze(axis)
 
     pullback = vmap(grad(value, has_aux=True), in_dims=(None, axis, axis), out_dims=(0, axis))
     try:
@@ -109,6 +109,12 @@ def _vectorised(
     tolerance = min(SAME_OUTPUT * torch.finfo(y.dtype).eps, 0.05)
     same = again.shape == y.shape and bool((again - y).norm() <= tolerance * y.norm())
     return gradients if same else None
+
+
+def _inner(y: Tensor, delta: Tensor) -> Tensor:
+    """What has the gradient delta at y."""
+    product = y * delta.conj()
+    return product.real.sum() if product.is_complex() else product.sum()
 
 
 def _one_by_one(y: Tensor, delta: Tensor, weights: dict[str, Tensor], axis: int, n: int) -> dict[str, Tensor]:

@@ -82,6 +82,8 @@ class TorchTensorSketch:
         self, acc: Float[Tensor, "n m"], u: Float[Tensor, "n T d_out"], v: Float[Tensor, "n T d_in"], work: Workspace
     ) -> None:
         """acc += sketch of the sum over tokens of outer(u, v), for each example."""
+        if not u.shape[1]:
+            return
         if self.route(u.shape[1]) == "gemm":
             self.add_by_gemm(acc, u, v, work)
         else:
@@ -132,7 +134,7 @@ class TorchTensorSketch:
     def add_matrix(self, acc: Float[Tensor, "n m"], G: Float[Tensor, "n d_out d_in"], work: Workspace) -> None:
         """acc += sketch of a gradient that exists already."""
         both = work.take("signed", (len(G), 2 * self.m), self.dtype).zero_()
-        both.index_add_(1, self.signed_buckets, G.to(self.dtype).view(len(G), -1))
+        both.index_add_(1, self.signed_buckets, G.to(self.dtype).reshape(len(G), -1))
         acc += both[:, : self.m]
         acc -= both[:, self.m :]
 

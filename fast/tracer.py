@@ -18,10 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from sdi.errors import CoverageError
+
 from .arena import Arena
 from .body import Body
 from .call import Call
-from .graph import begin_graph, under
+from .graph import begin_graph, carries_gradient, under
 from .memory import Meter
 from .plan import Plan, Unit
 from .replay import replay
@@ -55,6 +57,8 @@ class Tracer:
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
         self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
+        self.guesses: set[tuple[str, int]] = set()  # units called with rows without a batch axis, and rows per example
+        self._tasks: set[int] = set()  # our own backward passes; the user's code may run others in between
         self._open: list[Call] = []  # calls of replayed units that have begun and not ended
         self._busy = False  # a replay is running: its calls are ours
 
@@ -86,6 +90,18 @@ class Tracer:
         self.phase, self.n = "backward", n
         for sink in self.sinks.values():
             sink.open(n, max(self.steps_seen, 1))
+
+    def watch(self, y: Tensor) -> Tensor:
+        """y, as the root of a backward pass that is ours."""
+        with torch.enable_grad():
+            root = y.view_as(y)
+        root.register_hook(lambda _: self._tasks.add(torch._C._current_graph_task_id()))  # type: ignore[no-untyped-call]
+        return root
+
+    @property
+    def in_our_pass(self) -> bool:
+        """Whether the backward pass that is going on is ours."""
+        return torch._C._current_graph_task_id() in self._tasks
 
     @contextmanager
     def rebuilding(self, slot: Slot) -> Iterator[None]:
@@ -146,7 +162,7 @@ class Tracer:
             self._hook(under(output), deliver)
             return output
         leaves, spec = pytree.tree_flatten(output)
-        found = [k for k, y in enumerate(leaves) if isinstance(y, Tensor) and y.dtype.is_floating_point]
+        found = [k for k, y in enumerate(leaves) if carries_gradient(y)]
         for k in found:
             # A clone: a gradient there comes from outside the module, even if the module itself uses this output.
             leaves[k] = leaves[k].clone() if leaves[k].requires_grad else begin_graph(leaves[k])
@@ -168,9 +184,21 @@ class Tracer:
                 self.meter.add(x)
 
     def _hook(self, y: Tensor, deliver: Callable[[Tensor], None]) -> None:
-        """In the backward pass, a call only rebuilds a graph for the user's checkpoint: the first one has the hook."""
-        if self.phase == "forward":
-            y.register_hook(deliver)  # type: ignore[no-untyped-call]
+        """In the backward pass, a call only rebuilds a graph for the user's checkpoint: the first one has the hook.
+
+        On the node and not on the tensor: hooks that the user puts on the tensor later have run by then.
+        """
+        if self.phase != "forward":
+            return
+        node, place = y.grad_fn, y.output_nr
+        assert node is not None
+
+        def before(gradients: tuple[Tensor | None, ...]) -> None:
+            delta = gradients[place]
+            if delta is not None and self.in_our_pass:
+                deliver(delta)
+
+        node.register_prehook(before)
 
     def _deliver_native(
         self, unit: Unit, a: Tensor, version: int, shape: torch.Size, slot: Slot, delta: Tensor
@@ -179,13 +207,21 @@ class Tracer:
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         assert unit.native is not None
         delta = delta.reshape(shape)
+        if delta.dim() == 2 and len(delta) != self.n > 1:
+            self.guesses.add((unit.name, len(delta) // self.n))
         self._serve(unit, delta, partial(unit.native, unit.module, a, delta, unit.pick(self.sinks), slot, self.n))
 
     def _deliver_replayed(self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, delta: Tensor) -> None:
         if call.changed():
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         parameters, sinks = unit.pick(self.body.parameters), unit.pick(self.sinks)
-        self._serve(unit, delta, partial(replay, call, k, delta, parameters, sinks, slot, self.n, draws))
+        try:
+            self._serve(unit, delta, partial(replay, call, k, delta, parameters, sinks, slot, self.n, draws))
+        except (IndexError, KeyError, AttributeError) as error:
+            raise CoverageError(
+                f"module {unit.name!r} cannot be run again as it was called ({type(error).__name__}: {error}), which "
+                f"{unit.parameters} need; it seems to keep state between calls, such as a count of steps"
+            ) from error
 
     def _serve(self, unit: Unit, delta: Tensor, route: Callable[[], Collection[str] | None]) -> None:
         self.dtypes.add(delta.dtype)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .ambient import RandomState
 
-CONSTANT_BYTES = 1 << 20  # a buffer above this, of a module that is not training, is taken for a constant
+LARGE = 1 << 20
+_constant: Any = (
+    WeakTensorKeyDictionary()
+)  # large buffers that a pass left as they were, with their version: not copied
 
 
 @contextmanager
@@ -18,7 +23,12 @@ def unharmed(model: nn.Module) -> Iterator[None]:
     """Freeze every parameter for the duration, and put back whatever a forward pass may have changed."""
     flags = [(p, p.requires_grad) for p in model.parameters()]
     buffers = [(m, name, b, _copy(m, b)) for m in model.modules() for name, b in m._buffers.items()]
+    # An embedding with max_norm shrinks its own weights as it is called.
+    shrinking: list[Any] = [m for m in model.modules() if getattr(m, "max_norm", None) is not None]
+    weights = [(m.weight, m.weight.detach().clone()) for m in shrinking]
     random = RandomState()
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # attention would take it, the parameters being frozen
     try:
         for p, _ in flags:
             p.requires_grad_(False)
@@ -28,13 +38,24 @@ def unharmed(model: nn.Module) -> Iterator[None]:
             p.requires_grad_(flag)
         for module, name, b, copy in buffers:
             module._buffers[name] = b
-            if b is not None and copy is not None and not torch.equal(b, copy):  # batch_norm does not bump _version
-                with torch.no_grad():
-                    b.copy_(copy)
+            if b is not None and copy is not None and not _put_back(b, copy) and b.nbytes > LARGE:
+                _constant[b] = b._version
+        for weight, copy in weights:
+            _put_back(weight, copy)
+        torch.backends.mha.set_fastpath_enabled(fused)
         random.restore()
 
 
 def _copy(module: nn.Module, b: Tensor | None) -> Tensor | None:
-    if b is None or not (module.training or b.nbytes <= CONSTANT_BYTES):
+    if b is None or (not module.training and _constant.get(b) == b._version):
         return None
     return b.detach().clone()
+
+
+def _put_back(x: Tensor, copy: Tensor) -> bool:
+    """Returns whether there was something to put back."""
+    changed = not torch.equal(x, copy)  # batch_norm does not bump _version
+    if changed:
+        with torch.no_grad():
+            x.copy_(copy)
+    return changed

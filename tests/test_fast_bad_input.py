@@ -253,13 +253,6 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "budget": (plain, square_loss, {"budget": 1000}, ValueError, "budget must be at least 1 MiB .* got 1000"),
     "ids": (plain, square_loss, {"ids": ["a"]}, ValueError, "ids must name each of the 3 examples, got 1"),
-    "batch without rows": (
-        plain,
-        lambda m, b: square_loss(m, b[0]()),
-        {"batch": [make_xy]},
-        TypeError,
-        "cannot take single examples out of a batch of type list",
-    ),
 }
 
 

@@ -1,0 +1,411 @@
+"""Models that users bring: halting, sorting, implicit layers, hooks, random states. Right, or refused; never wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from test_fast_cases import INPUTS, D, assert_near, features_of, make, make_xy, row_norms, square_loss
+from torch import Tensor, nn
+
+from sdi import Loop, SketchMap
+from sdi.errors import AuditError, CoverageError
+from sdi.fast import Featurizer, body_shapes, featurize
+
+CORE = Loop(body="core", step="core")
+
+
+class Own(nn.Module):
+    """read, a loop of the subclass's own, head."""
+
+    def __init__(self, core: nn.Module | None = None, d: int = D) -> None:
+        super().__init__()
+        self.read, self.core, self.head = (
+            nn.Linear(INPUTS, d),
+            nn.Linear(d, d) if core is None else core,
+            nn.Linear(d, 3),
+        )
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.normal_(0, 0.4, generator=generator)
+        self.double()
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.head(self.loop(self.read(batch["x"]), batch))
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        for _ in range(3):
+            h = self.core(h)
+        return h
+
+
+def squares(model: nn.Module, batch: Any) -> Tensor:
+    return model(batch).square().flatten(1).mean(dim=1)
+
+
+def is_truth(features: Any, model: nn.Module, batch: Any, loss: Any = squares, rtol: float = 1e-10) -> None:
+    """The total of every example against autograd, on the whole batch: one pullback for each loss."""
+    parameters = {b.name: model.get_parameter(b.name) for b in features.blocks}
+    for i in range(len(features.ids)):
+        torch.manual_seed(3)
+        grads = torch.autograd.grad(loss(model, batch)[i], list(parameters.values()), allow_unused=True)
+        flat = torch.cat(
+            [
+                torch.zeros(p.numel()) if g is None else g.to_dense().flatten()
+                for g, p in zip(grads, parameters.values(), strict=True)
+            ]
+        )
+        truth = flat.detach().double().numpy()[None]
+        assert_near(features.g[i : i + 1], truth, row_norms(truth), f"example {i}", rtol)
+
+
+class Sorted(Own):
+    """Longest first, as packed sequences want it, and back in the end."""
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        order = batch["lengths"].argsort(descending=True)
+        return super().loop(h[order], batch)[order.argsort()]
+
+
+class Halting(Own):
+    """Only examples that have not halted go on, their tokens in one row after another."""
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        for t in range(int(batch["halts"].max())):
+            on = (batch["halts"] > t).nonzero().flatten()
+            h = h.index_copy(0, on, torch.tanh(self.core(h[on].flatten(0, 1))).view(len(on), *h.shape[1:]))
+        return h
+
+
+def test_examples_in_another_order_are_found_by_the_audit() -> None:
+    batch = {**make_xy(4), "lengths": torch.tensor([3, 5, 4, 1])}
+    with pytest.raises(AuditError, match="in another order"):
+        featurize(Sorted(), squares, batch, loop=CORE)
+
+
+def test_rows_that_are_split_among_the_examples_in_a_new_way_are_audited_again() -> None:
+    """24 rows are 6 of each of 4 examples; 12 rows would be 3, but are 6 of 2."""
+    model, x = Halting(), make_xy(4, length=6)
+    run = Featurizer(model, squares, loop=CORE)
+    batch = {**x, "halts": torch.tensor([3, 3, 3, 3])}
+    is_truth(run(batch), model, batch)
+    with pytest.raises(AuditError, match="mixes examples"):
+        run({**x, "halts": torch.tensor([3, 1, 3, 1])})
+
+
+class Positioned(nn.Module):
+    """A table of positions: its gradients have no batch axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pos, self.lin = nn.Embedding(16, D), nn.Linear(D, D)
+
+    def forward(self, s: Tensor) -> Tensor:
+        return torch.tanh(self.lin(s + self.pos(torch.arange(s.shape[1]))))
+
+
+@pytest.mark.parametrize(("n", "length"), [(3, 5), (3, 6), (4, 8), (4, 4)])
+@pytest.mark.parametrize("m", [None, 16])
+def test_what_is_not_the_batch_axis_is_served_by_the_module_around(n: int, length: int, m: int | None) -> None:
+    model, batch = Own(Positioned()), make_xy(n, length=length)
+    shapes = body_shapes(model, CORE)
+    sketch = SketchMap.keep(shapes) if m is None else SketchMap.draw(shapes, m)
+    features = featurize(model, squares, batch, loop=CORE, sketch=sketch)
+    whole = featurize(model, squares, batch, loop=CORE)
+    is_truth(whole, model, batch)
+    parts = {b.name: whole.values[..., whole.block(b.name)].reshape(n, 3, *b.shape) for b in whole.blocks}
+    assert_near(features.values, sketch.apply(parts), row_norms(whole.values), "sketch")
+
+
+class Leaking(Own):
+    """The weight is also used by name."""
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        for _ in range(3):
+            h = torch.tanh(self.core(h))
+            h = h + F.linear(h, self.core.weight)
+        return h
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("float32", 1.0), ("bfloat16", 1.0), ("float32", 1e-28), ("float32", 1e25), ("float64", 1e-80)]
+)
+def test_the_audit_sees_a_leak_in_every_precision_and_at_every_scale(dtype: str, scale: float) -> None:
+    kind = getattr(torch, dtype)
+    with pytest.raises(AuditError, match=r"'core\.weight' differs from autograd's"):
+        featurize(Leaking().to(kind), lambda m, b: squares(m, b) * scale, make_xy(dtype=kind), loop=CORE)
+
+
+class Remembering(nn.Module):
+    """An extra loss is left on the module, where recompute does not see it."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.lin = nn.Linear(d, d)
+
+    def forward(self, s: Tensor) -> Tensor:
+        s = torch.tanh(self.lin(s))
+        self.extra = s.square().flatten(1).mean(dim=1)
+        return s
+
+
+def test_a_run_that_switches_to_recompute_is_audited_again() -> None:
+    class Summed(Own):
+        def loop(self, h: Tensor, batch: Any) -> Tensor:
+            self.extra: Any = 0
+            for _ in range(4):
+                h = self.core(h)
+                self.extra = self.extra + self.core.extra
+            return h
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        return squares(model, batch) + model.extra
+
+    model = Summed(Remembering(64), 64)
+    run = Featurizer(model, loss, loop=CORE, budget=2 << 20)
+    small = make_xy(2)
+    is_truth(run(small), model, small, loss)
+    with pytest.raises(AuditError, match="use memory='hooks' and smaller batches"):
+        run(make_xy(8, length=256))
+
+
+def test_what_was_shared_before_is_not_cut_when_a_batch_is_split() -> None:
+    """One weight per position: eight of them, like the examples of the second batch."""
+
+    class Long(Own):
+        def loop(self, h: Tensor, batch: Any) -> Tensor:
+            for _ in range(60):
+                h = torch.tanh(self.core(h))
+            return h
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        return (model(batch).square().mean(dim=-1) * batch["weight"]).mean(dim=-1)
+
+    model = Long(d=64)
+    run = Featurizer(model, loss, loop=CORE, memory="recompute", budget=1 << 20)
+    for n in (4, 8):
+        batch = {**make_xy(n, length=8), "weight": torch.arange(1.0, 9.0, dtype=torch.float64)}
+        is_truth(run(batch), model, batch, loss)
+    assert run.memory.rows in (1, 2, 4)
+
+
+class Implicit(Own):
+    """A fixed point, whose gradient is solved for by backward passes of its own, within ours."""
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        def f(z: Tensor) -> Tensor:
+            return torch.tanh(0.5 * self.core(z) + h)
+
+        with torch.no_grad():
+            z = torch.zeros_like(h)
+            for _ in range(8):
+                z = f(z)
+        z = f(z)
+        start = z.detach().requires_grad_()
+        once = f(start)
+
+        def solve(delta: Tensor) -> Tensor:
+            y = delta
+            for _ in range(10):
+                y = torch.autograd.grad(once, start, y, retain_graph=True)[0] + delta
+            return y
+
+        if z.requires_grad:
+            z.register_hook(solve)
+        return z
+
+
+class Differentiating(Own):
+    """Takes a gradient of its own in the forward pass."""
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        for _ in range(3):
+            with torch.enable_grad():
+                s = h.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(self.core(s).square().sum(), s)
+            h = torch.tanh(self.core(h)) + 0.1 * slope.detach()
+        return h
+
+
+class Hooked(Own):
+    """Half of the gradient goes back in time."""
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        for _ in range(3):
+            h = self.core(h)
+            if h.requires_grad:
+                h.register_hook(lambda delta: 0.5 * delta)
+            h = torch.tanh(h)
+        return h
+
+
+class Stop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> None:
+        return None
+
+
+class Stopped(Own):
+    """Some of a call's output goes to where no gradient comes from."""
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        for t in range(3):
+            y = self.core(h)
+            h = torch.tanh(y) if t else Stop.apply(y) + h
+        return h
+
+
+class RandomStart(Own):
+    """The first state is drawn anew in every pass."""
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        s = torch.randn_like(h)
+        for _ in range(3):
+            s = torch.tanh(self.core(s) + h)
+        return s
+
+
+class Complex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.gate = nn.Linear(D, D), nn.Linear(D, D), nn.Parameter(torch.ones(D))
+
+    def forward(self, z: Tensor) -> Tensor:
+        return torch.complex(torch.tanh(self.a(z.real)), torch.tanh(self.b(z.imag))) * self.gate
+
+
+class ComplexState(Own):
+    def __init__(self) -> None:
+        super().__init__(Complex())
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        z = h * (1 + 1j)
+        for _ in range(3):
+            z = self.core(z)
+        return z.real + z.imag
+
+
+class Encoder(Own):
+    """PyTorch's own, with padding: in eval mode and frozen, it would take another path."""
+
+    def __init__(self) -> None:
+        layer = nn.TransformerEncoderLayer(D, 2, 2 * D, batch_first=True)
+        super().__init__(nn.TransformerEncoder(layer, 1))
+
+    def loop(self, h: Tensor, batch: Any) -> Tensor:
+        pad = torch.arange(h.shape[1]) >= 2 + (batch["x"][:, 0, :1] > 0)
+        for _ in range(3):
+            h = self.core(h, src_key_padding_mask=pad)
+        return h.masked_fill(pad[..., None], 0)
+
+
+class SparseTable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(8, D, sparse=True)
+
+    def forward(self, s: Tensor) -> Tensor:
+        return torch.tanh(s + self.table((s.sum(dim=-1).abs() * 3).long() % 8))
+
+
+ODD: dict[str, Callable[[], nn.Module]] = {
+    "implicit": Implicit,
+    "differentiating": Differentiating,
+    "hooked": Hooked,
+    "stopped": Stopped,
+    "random start": RandomStart,
+    "complex": ComplexState,
+    "encoder": Encoder,
+    "sparse table": lambda: Own(SparseTable()),
+}
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_it_is_right_and_passes_the_audit(name: str, memory: str) -> None:
+    model, batch = ODD[name]().eval(), make_xy()
+    torch.manual_seed(3)
+    is_truth(featurize(model, squares, batch, loop=CORE, memory=memory), model, batch)
+
+
+def test_a_batch_may_begin_with_what_all_examples_share() -> None:
+    model = Own()
+    batch = {"temperature": torch.ones(1), **make_xy()}
+    is_truth(featurize(model, squares, batch, loop=CORE), model, batch)
+
+
+def test_a_batch_of_any_kind_is_audited_without_being_cut() -> None:
+    def loss(model: Any, batch: Any) -> Tensor:
+        return squares(model, batch[0]())
+
+    assert featurize(Own(), loss, [make_xy], loop=CORE).values.shape[0] == 3
+    with pytest.raises(AuditError, match="mixes examples"):
+        featurize(Own(), lambda m, b: loss(m, b) * loss(m, b).mean(), [make_xy], loop=CORE)
+
+
+def test_large_buffers_and_shrinking_tables_are_put_back() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin, self.table = nn.Linear(D, D), nn.Embedding(4, D, max_norm=0.1)
+            self.register_buffer("seen", torch.zeros(520, 256, dtype=torch.float64))  # more than 1 MiB
+
+        def forward(self, s: Tensor) -> Tensor:
+            with torch.no_grad():
+                self.seen[0] += self.counts
+            return torch.tanh(self.lin(s)) + self.table(torch.zeros(len(s), s.shape[1], dtype=torch.long))
+
+    model = Own(Counting()).eval()
+    before = model.core.table.weight.detach().clone()
+    loop = Loop(body="core.lin", step="core")
+    for counts in (0, 1, 1):
+        model.core.counts = counts
+        run = Featurizer(model, squares, loop=loop)
+        run(make_xy())
+        assert not model.core.seen.any()
+        assert torch.equal(model.core.table.weight, before)
+
+
+def test_what_cannot_be_run_again_is_refused_in_words() -> None:
+    class Stepping(nn.Module):
+        """One gate per step, counted by the module itself."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.gates, self.t = nn.Parameter(torch.ones(3, D)), 0
+
+        def forward(self, s: Tensor) -> Tensor:
+            self.t += 1
+            return torch.tanh(s * self.gates[self.t - 1])
+
+    with pytest.raises(CoverageError, match=r"'core' cannot be run again as it was called \(IndexError: .*keep state"):
+        featurize(Own(Stepping()), squares, make_xy(), loop=CORE)
+    with torch.inference_mode(), pytest.raises(RuntimeError, match=r"cannot be taken under torch\.inference_mode"):
+        featurize(Own(), squares, make_xy(), loop=CORE)
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_under_recompute_two_examples_are_audited(memory: str) -> None:
+    """Autograd's graph of them all is what recompute is meant to avoid."""
+    seen: list[int] = []
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        if any(p.requires_grad for p in model.core.parameters()):  # autograd's own pass
+            seen.append(len(batch["x"]))
+        return square_loss(model, batch)
+
+    features_of(make(nn.Linear(D, D)), make_xy(7), loss, memory=memory)
+    assert seen == [7 if memory == "hooks" else 2]
+    with pytest.raises(AuditError, match="divided by the size of the batch"):
+        features_of(make(nn.Linear(D, D)), make_xy(7), lambda m, b: square_loss(m, b) / len(b["x"]), memory=memory)
+    np.testing.assert_array_equal(len(seen), 1)
