@@ -18,7 +18,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 
 types: $(READY)
-	$(BIN)/mypy $(ROOMS)
+	$(BIN)/mypy $(ROOMS) examples
 
 # The sketch routes and score kernels by pytest-benchmark, then whether the cost model picks the faster route.
 bench: $(READY)

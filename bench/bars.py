@@ -50,10 +50,10 @@ class Verdict:
     def word(self) -> str:
         return {True: "met", False: "not met", None: "not measured"}[self.met]
 
-    @property
-    def row(self) -> list[str]:
+    def row(self, judged: bool = True) -> list[str]:
+        """Cells of a table; the verdict is withheld where the sizes were too small to judge by."""
         measured = "-" if self.value is None else _figure(self.value, 3)
-        return [self.says, measured, f"{self.sense} {_figure(self.bound, 2)}", self.word]
+        return [self.says, measured, f"{self.sense} {_figure(self.bound, 2)}", self.word if judged else "not judged"]
 
 
 def _figure(x: float, digits: int) -> str:

@@ -220,6 +220,8 @@ def _run(
 
         with Bystanders() as others:
             record = measure(tell)
+        if quick:
+            record.settings["quick"] = True
         record.settings["CPU taken by other processes"] = others.says
         record.settings["wall time"] = f"{perf_counter() - began:.0f} s"
         if json is not None:
@@ -236,7 +238,7 @@ def _run(
     if others.disturbed:
         console.print(f"not a quiet machine: other processes took {others.says}; measure again")
     if quick:
-        console.print("quick: tiny sizes, so neither the figures nor the verdicts mean anything")
+        console.print("quick: tiny sizes, so the figures mean nothing and no bar is judged")
 
 
 def _check_files(json: Path | None, plot: Path | None) -> None:

@@ -78,7 +78,7 @@ def measure_kernels(
         Table(f"Cost constants, nanoseconds, m={m}", ("constant", "measured", "in the code"), constants),
         Table(f"Routes, {EXAMPLES} examples, m={m}: {right} of {len(rows)} picked rightly", columns, rows),
     ]
-    chart = Chart(f"Time of gemm / fft at m={m}, and the route picked", "ratio", "", bars=bars)
+    chart = Chart(f"gemm / fft, and the route picked, m={m}", "ratio of times", "", bars=bars)
     return Record("kernels", {"m": m, "repeats": repeats, "seed": seed}, figures, tables, charts=[chart])
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from sdi.files import write_whole
@@ -13,6 +15,8 @@ from .chart import Chart
 from .record import Record
 
 PER_ROW = {1: 1, 2: 2, 4: 2}  # otherwise 3
+MARKERS = "osD^vPX*"
+SHORTEST = 8  # letters of a title's line
 
 
 def require_matplotlib() -> Any:
@@ -26,6 +30,13 @@ def require_matplotlib() -> Any:
 
 def plot(record: Record, path: Path) -> None:
     """Draw every chart of the record."""
+    picture = BytesIO()
+    figure_of(record).savefig(picture, dpi=110, format="png")
+    write_whole(path, picture.getvalue())
+
+
+def figure_of(record: Record) -> Any:
+    """The charts side by side, with titles that fit."""
     if not record.charts:
         raise ValueError(f"a record of {record.kind!r} has nothing to draw")
     columns = PER_ROW.get(len(record.charts), 3)
@@ -40,22 +51,33 @@ def plot(record: Record, path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[len(record.charts) :]:
         axes.remove()
-    picture = BytesIO()
-    figure.savefig(picture, dpi=110, format="png")
-    write_whole(path, picture.getvalue())
+    _wrap_titles(figure)
+    return figure
+
+
+def _wrap_titles(figure: Any) -> None:
+    """Break the titles that are wider than their axes: matplotlib would let them run out of the figure."""
+    figure.draw_without_rendering()  # places the axes: their widths depend on the tick labels
+    for axes in figure.axes:
+        text, room, letters = axes.get_title(), axes.get_window_extent().width, len(axes.get_title())
+        while axes.title.get_window_extent().width > room and letters > SHORTEST:
+            letters -= 1
+            axes.title.set_text(fill(text, letters))
 
 
 def _lines(axes: Any, chart: Chart) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    for line in chart.lines:
+    tangled = any(turns_back(line.x) for line in chart.lines)
+    for k, line in enumerate(chart.lines):
+        style = {"marker": MARKERS[k % len(MARKERS)], "ls": "", "ms": 5} if tangled else {"marker": "o", "ms": 4}
         if line.guide:
             axes.plot(line.x, line.y, "--", color="0.6", lw=1, label=line.name)
         else:
-            axes.errorbar(line.x, line.y, yerr=line.spread or None, marker="o", ms=4, capsize=2, label=line.name)
+            axes.errorbar(line.x, line.y, yerr=line.spread or None, capsize=2, label=line.name, **style)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    plain = FuncFormatter(lambda x, _: f"{x:,g}")
+    plain = FuncFormatter(lambda x, _: f"{x:,.10g}")
     ticks = sorted({x for line in chart.lines for x in line.x})
     if len(ticks) <= 8 and all(b > 1.3 * a for a, b in pairwise(ticks)):
         axes.set_xticks(ticks)
@@ -66,10 +88,20 @@ def _lines(axes: Any, chart: Chart) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(plain)
     axes.yaxis.set_minor_locator(NullLocator())
-    if chart.names_at_ends:
+    if chart.names_at_ends and not tangled:
         _name_ends(axes, chart)
     else:
         axes.legend(fontsize="small", frameon=False)
+
+
+def turns_back(x: Sequence[float]) -> bool:
+    """Whether a line over x would go forth and back; many such lines are a tangle, and are drawn as points.
+
+    >>> turns_back([1, 2, 2, 4]), turns_back([3, 1]), turns_back([1, 3, 2])
+    (False, False, True)
+    """
+    ways = {a < b for a, b in pairwise(x) if a != b}
+    return len(ways) > 1
 
 
 def _name_ends(axes: Any, chart: Chart, width: float = 0.22, height: float = 0.06) -> None:
@@ -99,7 +131,9 @@ def _name_ends(axes: Any, chart: Chart, width: float = 0.22, height: float = 0.0
 
 def _bars(axes: Any, chart: Chart) -> None:
     names, values = [name for name, _ in chart.bars], [value for _, value in chart.bars]
-    found = axes.barh(names, values, color="C0", height=0.6)
-    axes.bar_label(found, [f" {value:.3g}" for value in values], fontsize="small")
-    axes.margins(x=0.15)
+    axes.barh(names, values, color="C0", height=0.6)
+    for name, value in chart.bars:  # of a bar below zero: on the free side, away from its name
+        at, text = (max(value, 0), name), f"{value:.3g}"
+        axes.annotate(text, at, xytext=(4, 0), textcoords="offset points", va="center", fontsize="small")
+    axes.margins(x=0.18)
     axes.invert_yaxis()

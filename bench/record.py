@@ -35,14 +35,23 @@ class Record:
     machine: Mapping[str, str] = field(default_factory=describe_machine)
 
     @property
+    def judged(self) -> bool:
+        """Whether the bars say anything: not of a quick run, whose sizes are tiny."""
+        return not self.settings.get("quick", False)
+
+    @property
+    def bar_rows(self) -> list[list[str]]:
+        return [bar.row(self.judged) for bar in self.bars]
+
+    @property
     def all_tables(self) -> list[Table]:
         """The tables, and the bars as the last of them."""
         if not self.bars:
             return list(self.tables)
-        return [*self.tables, Table("Bars", ("ratio", "measured", "bar", "verdict"), [bar.row for bar in self.bars])]
+        return [*self.tables, Table("Bars", ("ratio", "measured", "bar", "verdict"), self.bar_rows)]
 
     def to_json(self) -> str:
-        bars = [{**asdict(bar), "met": bar.met} for bar in self.bars]
+        bars = [{**asdict(bar), "met": bar.met if self.judged else None} for bar in self.bars]
         return json.dumps({**asdict(self), "bars": bars, "version": 1}, indent=2)
 
     def save(self, path: Path) -> None:

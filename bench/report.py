@@ -62,7 +62,7 @@ def write_report(records: Sequence[Record], folder: Path) -> list[Path]:
 
 
 def _all_bars(records: Sequence[Record]) -> str:
-    rows = [[record.kind, *bar.row] for record in records for bar in record.bars]
+    rows = [[record.kind, *row] for record in records for row in record.bar_rows]
     if not rows:
         return ""
     table = Table("", ("command", "what", "measured", "bar", "verdict"), rows)

@@ -187,7 +187,10 @@ def _record(work: VariantWork, points: Sequence[Point], figures: Mapping[str, Se
 
 
 def _chart(points: Sequence[Point], title: str, x: str, cost: Callable[[Point], float]) -> Chart:
-    """A line for each sketch, over its widths; exact, which has no error, as the price at which there is none."""
+    """A series for each sketch, over its widths; exact, which has no error, as the price at which there is none.
+
+    Time does not rise with the width everywhere: `plot` then draws points, not lines.
+    """
     lines = []
     for name in dict.fromkeys(p.sketch for p in points if p.sketch != EXACT):
         of = [p for p in points if p.sketch == name]

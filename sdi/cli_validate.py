@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from sdi.validate.report import Finding, Report
 
 WIDE = 110  # columns from which what was seen stands in the table
-VERDICTS = {"holds": "[green]holds[/]", "fails": "[bold red]FAILS[/]", "not tested": "[yellow]not tested[/]"}
+VERDICTS = {
+    "holds": "[green]holds[/]",
+    "fails": "[bold red]FAILS[/]",
+    "not tested": "[yellow]not tested[/]",
+    "does not apply": "[dim]does not apply[/]",
+}
 
 
 def validate_command(
@@ -68,10 +73,10 @@ def show_report(console: Console, report: Report) -> None:
     console.print("\n[bold]Not tested[/]")
     for what in report.not_tested:
         console.print(Padding(escape(what), (0, 0, 0, 2)))
-    held = sum(f.verdict == "holds" for f in report.findings)
+    held, apply = report.counts
     seconds = sum(f.seconds for f in report.findings)
     console.print(
-        f"\n{held} of {len(report.findings)} properties hold, {seconds:.0f} s. Shape {report.shape}, m={report.m}, "
+        f"\n{held} of {apply} properties hold, {seconds:.0f} s. Shape {report.shape}, m={report.m}, "
         f"seed {report.seed}, {report.draws} draws.\nA good sketch fails any of the statistical checks with "
         f"probability at most {report.alpha:.0e}."
     )
@@ -86,7 +91,7 @@ def _findings(report: Report, wide: bool) -> Table:
     table.add_column("cases", justify="right", no_wrap=True)
     table.add_column("what was looked at" if wide else "says", ratio=1)
     for f in report.findings:
-        text = "; ".join(filter(None, (f.seen, f.power))) if wide or f.verdict == "not tested" else f.says
+        text = "; ".join(filter(None, (f.seen, f.power))) if wide or not f.how else f.says
         table.add_row(f.property, VERDICTS[f.verdict], f.how, f"{f.cases:,}" if f.cases else "", escape(text))
     return table
 

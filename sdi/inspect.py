@@ -1,10 +1,13 @@
 """inspect: what a run will do, see and cost, before it is started. Nothing is written.
 
-One batch of each side is run twice at the first checkpoint: once for the plan, once for the clock.
+One batch of each side is run three times at the first checkpoint: once to load what libraries load on first use, once
+for the plan and the memory, once for the clock.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -69,7 +72,7 @@ def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
     sides, table = {}, []
     with verbs.weights_kept(the.model):
         tell(f"loading {points[0].path.name}")
-        model = verbs.with_weights(the.model, points[0].weights())
+        model = points[0].load_into(the.model, verbs)
         for side, loader in the.loaders.items():
             tell(f"counting {side}")
             examples = sum(len(part.ids) for part in read_batches(loader, side))
@@ -77,7 +80,9 @@ def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
             tell(f"timing a batch of {side}")
             steps = steps_of(c.mode)[side]
             options = {"audit": "off", "memory": c.memory, "budget": c.budget}
-            make = verbs.Featurizer(model, the.script.loss, loop=c.loop, sketch=sketch, steps=steps, **options)
+            new = partial(verbs.Featurizer, model, the.script.loss, loop=c.loop, sketch=sketch, steps=steps, **options)
+            new()(batch)  # thrown away: what libraries load on first use is nobody's memory
+            make = new()
             features, seconds, peak = _measure(partial(make, batch))
             tau = int(features.tau.max())
             bytes_each = sketch.size * np.dtype(c.dtype).itemsize * (tau if steps else 1)
@@ -123,6 +128,7 @@ def _measure(work: Callable[[], Any]) -> tuple[Any, float, int | None]:
 
     The first time takes pages that the second finds ready: watched alone, the second would seem to need none.
     """
+    _give_back()
     held = _start_peak()
     out = work()
     began = time.perf_counter()
@@ -130,6 +136,13 @@ def _measure(work: Callable[[], Any]) -> tuple[Any, float, int | None]:
     seconds = time.perf_counter() - began
     peak = _read_peak()
     return out, seconds, None if held is None or peak is None else max(peak - held, 0)
+
+
+def _give_back() -> None:
+    """Free pages that an earlier run has left: found ready, they would hide what this one takes."""
+    gc.collect()
+    with suppress(AttributeError, OSError):  # not glibc: nothing to trim
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _start_peak() -> int | None:

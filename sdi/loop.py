@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sdi.errors import CoverageError, nearest
+from sdi.errors import CoverageError
+from sdi.labelled import nearest_or_first
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ class Loop:
                 raise TypeError(f"body entry {entry!r} must be a name here; this backend knows its parameters by name")
             hits = [name for name in known if name == entry or name.startswith(entry + ".")]
             if not hits:
-                prefixes = {name.rsplit(".", k)[0] for name in known for k in range(name.count(".") + 1)}
-                raise CoverageError(f"body entry {entry!r} matches no parameter of the model{nearest(entry, prefixes)}")
+                parts = (name.split(".") for name in known)
+                prefixes = dict.fromkeys(".".join(p[: k + 1]) for p in parts for k in range(len(p)))
+                hint = nearest_or_first(entry, sorted(prefixes, key=lambda name: name.count(".")))
+                raise CoverageError(f"body entry {entry!r} matches no parameter of the model{hint}")
             chosen.update(hits)
         return tuple(name for name in known if name in chosen)

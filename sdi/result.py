@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from sdi import summaries
 from sdi.errors import NonFiniteError
-from sdi.files import write_whole
+from sdi.files import expand, write_whole
 from sdi.labelled import Labelled
 from sdi.top import LATE, Top, make_top
 
@@ -33,7 +33,7 @@ MODES: dict[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Scores with standard errors, and how they were made."""
 
@@ -52,6 +52,15 @@ class Result:
             if len(bad):
                 where = ", ".join(f"{d} {array.coords[d][k]!r}" for d, k in zip(array.dims, bad[0], strict=True))
                 raise NonFiniteError(f"{name} at {where} is {array.values[tuple(bad[0])]}; check the model's weights")
+
+    def __repr__(self) -> str:
+        sizes = dict(zip(self.by_checkpoint.dims, self.by_checkpoint.shape, strict=True))
+        points = sizes.pop("checkpoint")
+        parts = [f"{points} checkpoint" + "s" * (points != 1)]
+        parts += [f"{n} {dim.replace('_', ' ')}" + "s" * dim.endswith("step") for dim, n in sizes.items()]
+        m = self.info.get("settings", {}).get("m")
+        width = "" if m is None else ", m by parameter" if isinstance(m, Mapping) else f", m={m}"
+        return f"Result(mode={self.mode!r}, {' x '.join(parts)}{width})"
 
     @cached_property
     def sdi(self) -> Labelled:
@@ -148,7 +157,7 @@ class Result:
         labels = {n: {"dims": a.dims, "coords": {d: list(a.coords[d]) for d in a.dims}} for n, a in arrays.items()}
         meta = {"version": VERSION, "mode": self.mode, "labels": labels, "info": dict(self.info)}
         tensors = {n: np.ascontiguousarray(a.values) for n, a in arrays.items()}
-        write_whole(Path(path), save(tensors, metadata={"sdi": json.dumps(meta)}))
+        write_whole(expand(path), save(tensors, metadata={"sdi": json.dumps(meta)}))
 
     def _need_steps(self, verb: str) -> None:
         if self.mode not in ("query", "train"):
@@ -157,7 +166,7 @@ class Result:
 
 def load(path: str | Path) -> Result:
     """A result that was saved."""
-    path = Path(path)
+    path = expand(path)
     if not path.is_file():
         raise ValueError(f"result {path} does not exist")
     try:

@@ -62,6 +62,22 @@ def test_sums_are_over_checkpoints_and_steps() -> None:
     assert repr(result.sdi).startswith("Labelled(train: 5, query: 3, step: 4)")
 
 
+@pytest.mark.parametrize(
+    ("mode", "sizes"),
+    [
+        ("query", "2 checkpoints x 5 train x 3 query x 4 steps"),
+        ("matrix", "2 checkpoints x 5 train x 3 query x 4 train steps x 4 steps"),
+        ("tracin", "2 checkpoints x 5 train x 3 query"),
+    ],
+)
+def test_a_result_says_its_sizes_in_one_line(mode: str, sizes: str) -> None:
+    result = make_result(mode)
+    assert repr(result) == f"Result(mode={mode!r}, {sizes}, m=8)"
+    assert repr(replace(result, info={})) == f"Result(mode={mode!r}, {sizes})"
+    widths = {"core.weight": 8, "core.bias": 2}
+    assert repr(replace(result, info={"settings": {"m": widths}})) == f"Result(mode={mode!r}, {sizes}, m by parameter)"
+
+
 def test_parts_are_taken_by_label() -> None:
     a = make_result().sdi
     np.testing.assert_array_equal(a.sel(train="t-2", step=3).values, a.values[2, :, 2])
@@ -69,6 +85,13 @@ def test_parts_are_taken_by_label() -> None:
     assert a.sel(query="q-1").coords.keys() == {"train", "step"}
     with pytest.raises(ValueError, match=r"^no query 'q_1' among 3; did you mean 'q-1'\?$"):
         a.sel(query="q_1")
+    with pytest.raises(ValueError, match=r"^no query 'nope' among 3; there are only 'q-0', 'q-1', 'q-2'$"):
+        a.sel(query="nope")
+    many = Labelled(np.ones(7), ("train",), {"train": tuple(f"t-{k}" for k in range(7))})
+    with pytest.raises(
+        ValueError, match=r"^no train 'nope' among 7; the first are 't-0', 't-1', 't-2', 't-3', 't-4', \.\.\.$"
+    ):
+        many.sel(train="nope")
     with pytest.raises(
         ValueError, match=r"^no dimension 'quary' in \('train', 'query', 'step'\); did you mean 'query'\?$"
     ):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import doctest
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -17,14 +19,17 @@ from typer.testing import CliRunner
 import sdi.fast
 from sdi.bench import bars, cli, environment, fidelity, growth, intervals, kernels, largest, memory, peers, runtime
 from sdi.bench import interleave as turns
+from sdi.bench import plot as plots
 from sdi.bench.authors_worker import Twin, token_losses
 from sdi.bench.bars import BARS_OF_MEMORY, BARS_OF_PEERS, BARS_OF_RUNTIME, Bar, judge
 from sdi.bench.bystanders import Bystanders
 from sdi.bench.cases import Case, gpt, sudoku
+from sdi.bench.chart import Chart, Series
 from sdi.bench.contenders import contender
 from sdi.bench.environment import Environment
 from sdi.bench.interleave import interleave
 from sdi.bench.peak import peak_over_model
+from sdi.bench.plot import figure_of
 from sdi.bench.record import Record, Table
 from sdi.bench.remote import Remote, WorkerFailed
 from sdi.bench.report import markdown
@@ -62,7 +67,7 @@ def test_a_bar_is_met_by_equality_and_not_measured_without_its_figures() -> None
     assert Bar("", "a", "b", ">=", 2.0).judge({"a": 4.0, "b": 2.0}).met
     missing = Bar("", "a", "b", "<=", 2.0).judge({"a": 4.0})
     assert missing.met is None
-    assert missing.row[1:] == ["-", "<= 2.00", "not measured"]
+    assert missing.row()[1:] == ["-", "<= 2.00", "not measured"]
     with pytest.raises(ValueError, match="sense must be"):
         Bar("", "a", "b", "<", 2.0)
 
@@ -145,7 +150,7 @@ def test_runtime_says_where_the_time_goes(tmp_path: Path) -> None:
     content = json.loads(file.read_text())
     for name in ("forward", "plain", "hooks", "recompute", "summed", "sketches", "scores"):
         assert len(content["figures"][f"sudoku {name}"]) == 2
-    assert [bar["met"] is None for bar in content["bars"]] == [False] * 4
+    assert [bar["value"] is None for bar in content["bars"]] == [False] * 4
     layers = next(t for t in content["tables"] if t["title"] == "gpt: sketches, layer by layer")
     assert sorted(row[0] for row in layers["rows"]) == sorted(
         [
@@ -159,6 +164,51 @@ def test_runtime_says_where_the_time_goes(tmp_path: Path) -> None:
     table = run("report", file)
     assert "| ratio | measured | bar | verdict |" in table
     assert torch.__version__ in table
+
+
+def test_a_quick_run_is_not_judged(tmp_path: Path) -> None:
+    file = tmp_path / "s.json"
+    said = run("stream", "--quick", "--folder", tmp_path, "--rounds", 1, "--json", file)
+    said += run("report", file)
+    run("report", file, "--out", tmp_path / "page")
+    said += (tmp_path / "page" / "README.md").read_text()
+    assert said.count("not judged") == 2 * 4  # two bars: printed, as Markdown, and twice on the page
+    assert not re.search(r"(?<!not )\bmet\b|not met", said)
+    assert [bar["met"] for bar in json.loads(file.read_text())["bars"]] == [None, None]
+
+
+def drawn(chart: Chart) -> tuple[Any, Any]:
+    """A chart as `plot` draws it, laid out: the figure, and its only axes."""
+    figure = figure_of(Record("speed", {}, {}, [], charts=[chart]))
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    return figure, axes
+
+
+@pytest.mark.parametrize("title", ["short", "a title with many words that would not stand beside tick labels " * 2])
+def test_a_title_stays_within_its_picture(title: str) -> None:
+    figure, axes = drawn(Chart(title, "x", "", bars=[("a bar with a name that takes half of the width", 1.0)]))
+    found = axes.title.get_window_extent()
+    assert found.x0 >= 0
+    assert found.x1 <= figure.bbox.x1
+    assert axes.get_title().split() == title.split()
+
+
+def test_the_figure_of_a_bar_below_zero_stays_clear_of_its_name() -> None:
+    _, axes = drawn(Chart("shares", "share", "", bars=[("forward", 0.9), ("everything else", -0.02)]))
+    zero = axes.transData.transform((0, 0))[0]  # names stand to the left of it
+    for text in axes.texts:
+        assert zero < text.get_window_extent().x0
+    assert [text.get_text() for text in axes.texts] == ["0.9", "-0.02"]
+
+
+@pytest.mark.parametrize(("x", "style"), [((1, 2, 4), "-"), ((1, 4, 2), "None")])
+def test_lines_that_turn_back_are_drawn_as_points(x: tuple[float, ...], style: str) -> None:
+    lines = [Series("a", x, (3, 2, 1)), Series("b", (1, 2, 3), (1, 2, 3))]
+    _, axes = drawn(Chart("error against time", "x", "y", lines, names_at_ends=True))
+    assert {line.get_linestyle() for line in axes.get_lines() if line.get_marker() != "None"} == {style}
+    named = [text.get_text() for text in (axes.get_legend().get_texts() if axes.get_legend() else axes.texts)]
+    assert sorted(named) == ["a", "b"]
 
 
 def test_a_clock_passes_everything_on_and_counts() -> None:
@@ -253,7 +303,7 @@ def test_a_worker_that_fails_says_why() -> None:
             remote.ask("run")
 
 
-@pytest.mark.parametrize("module", [bars, growth, intervals, largest, turns], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [bars, growth, intervals, largest, turns, plots], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_hold(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert found.attempted

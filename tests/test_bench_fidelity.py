@@ -119,7 +119,7 @@ def test_the_command_writes_errors_slopes_and_the_spread(tmp_path: Path) -> None
         2
     ] * 4
     assert max(content["figures"]["conservation"]) < 1e-6
-    assert [bar["met"] is None for bar in content["bars"]] == [True] * 4 + [False] * 4
+    assert [bar["value"] is None for bar in content["bars"]] == [True] * 4 + [False] * 4
     assert picture.stat().st_size > 10_000
     assert not list(tmp_path.glob("*.so-far"))
 

@@ -110,6 +110,21 @@ def test_the_table_keeps_what_matters_at_every_width(width, mutants):
     assert any("wrong claim with" in line for line in lines) == mutants
 
 
+@pytest.mark.parametrize("width", [80, 119, 120])
+def test_what_a_statement_says_is_shown_in_full_at_every_width(width):
+    report = room("proofs_checks").Report
+    says = "two and two [are] four, and so on for as many numbers as one likes, whatever their order; " * 2
+    found = Verification([report("own.sum", "p", "exact", says, None, True, 8, 0.1, "")], [])
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with console.file:
+        show_verification(console, found, mutants=False)
+        lines = console.export_text().splitlines()
+    (row,) = (k for k, line in enumerate(lines) if line.startswith("own.sum "))
+    assert ("two and two [are] four" in lines[row]) == (width >= 120)
+    beside = lines[row].replace("own.sum", "").partition("exact")[0] if width >= 120 else ""
+    assert " ".join([beside, *lines[row + 1 : -1]]).split() == says.split()
+
+
 def test_errata_are_shown_in_full_at_80_columns():
     found = verify("errata")
     assert found.errata

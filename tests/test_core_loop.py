@@ -71,8 +71,9 @@ def test_an_unknown_entry_is_refused_with_a_suggestion(entry, suggestion):
         Loop(body=["head", entry], step="core").select(NAMES)
 
 
-def test_an_entry_unlike_any_name_is_refused_without_a_suggestion():
-    with pytest.raises(CoverageError, match=r"^body entry 'zzz' matches no parameter of the model$"):
+def test_an_entry_unlike_any_name_is_refused_with_the_outermost_names():
+    first = r"'read_in', 'core', 'core2', 'scale', 'head', \.\.\."
+    with pytest.raises(CoverageError, match=rf"^body entry 'zzz' matches no .*; the first are {first}$"):
         Loop(body="zzz", step="core").select(NAMES)
 
 

@@ -15,10 +15,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import sdi
+import sdi.fast
 from sdi.cli import app
 from sdi.demo_pretrained import demo_pretrained
 from sdi.errors import StoreError
 from sdi.experiments.parity import CONFIGS, configuration, pretrained, run_experiment, train
+from sdi.experiments.parity import figure as figures
 from sdi.experiments.parity.analyse import model_of
 from sdi.experiments.parity.forward import accuracy, read_out, unroll
 from sdi.experiments.parity.report import report
@@ -152,6 +154,30 @@ def test_the_smoke_run_leaves_a_summary_with_every_part(run):
     assert any("right at 16 bits" in words for words in said)
     assert any("influence on tests" in words for words in said)
     assert not list(folder.glob("*/store*"))
+
+
+def test_the_legend_of_the_autocorrelations_covers_no_curve():
+    names = ("all", "able", "last")
+    readout = {"sdi_acf": {n: [1 - 1.9 * (k % 4 != j) for k in range(14)] for j, n in enumerate(names)}}
+    drawn = figures._figure(figsize=(4, 3.5))
+    axes = drawn.subplots()
+    figures._autocorrelations(axes, {**readout, "true_period": 4})
+    drawn.draw_without_rendering()
+    legend = axes.get_legend().get_window_extent()
+    for line in axes.get_lines()[: len(names)]:
+        assert axes.transData.transform(line.get_xydata())[:, 1].max() < legend.y0
+
+
+def test_the_controls_say_what_is_drawn_and_that_scales_differ(run):
+    _, summary, _, _ = run
+    drawn = figures._controls(summary)
+    drawn.draw_without_rendering()
+    said = drawn.get_supylabel()
+    assert "SDI" in said
+    assert "its own scale" in said
+    box = drawn._supylabel.get_window_extent()
+    assert drawn.bbox.x0 <= box.x0
+    assert drawn.bbox.y0 <= box.y0 < box.y1 <= drawn.bbox.y1
 
 
 def test_steps_after_the_read_out_have_no_influence(run):

@@ -45,6 +45,9 @@ def test_every_sketch_that_ships_is_accepted(name):
     report = validate(load_sketch(name), draws=100, compare=False)
     assert report.passed, [(f.property, f.wrong, f.case) for f in report.findings if f.verdict != "holds"]
     assert len(report.findings) == len(PROPERTIES)
+    apply = {p.name for p in PROPERTIES} - (set() if hasattr(load_sketch(name), "enumerate_all") else {"listing"})
+    assert names_of(report, "holds") == apply
+    assert report.counts == (len(apply), len(apply))
     assert report.alpha <= 5e-6
     how = {f.property: f.how for f in report.findings}
     assert how["variance"] == ("both" if hasattr(load_sketch(name), "enumerate_all") else "statistical")
@@ -88,6 +91,25 @@ def test_what_only_another_process_shows_is_found(broken):
 def test_the_smallest_failing_case_is_shown(broken, case):
     (finding,) = (f for f in validate(broken, draws=300, compare=False).findings if f.verdict == "fails")
     assert finding.case.startswith(case)
+
+
+class ListsNothing(Good):
+    """It could list, and does not."""
+
+    @classmethod
+    def enumerate_all(cls, shape, m):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("unlisted", [Good, ListsNothing])
+def test_a_list_that_is_not_there_neither_holds_nor_fails(unlisted):
+    report = validate(unlisted, draws=100, compare=False)
+    assert names_of(report, "does not apply") == {"listing"}
+    (finding,) = (f for f in report.findings if f.property == "listing")
+    assert (finding.how, finding.cases, finding.wrong, finding.remedy) == ("", 0, None, None)
+    assert names_of(report, "not tested") == set()  # what rests on it is tested all the same
+    assert report.passed
+    assert report.counts == (len(PROPERTIES) - 1, len(PROPERTIES) - 1)
 
 
 def test_a_class_that_raises_is_told_where():
@@ -206,6 +228,15 @@ def test_the_command_prints_one_json_document():
     assert all(row["error"] <= row["claimed"] for row in found["standing"])
     assert (found["seed"], found["shape"], found["m"]) == (0, [8, 6], 16)
     assert any("CUDA" in what for what in found["not_tested"]) or "cuda" in str(found)
+
+
+def test_what_does_not_apply_is_shown_and_not_counted():
+    said = call(f"{BROKEN}:Good", "--draws", 100, code=0).stdout
+    assert "does not apply" in said
+    assert "there is no enumerate_all" in said
+    assert f"{len(PROPERTIES) - 1} of {len(PROPERTIES) - 1} properties hold" in said
+    findings = json.loads(call("gaussian", "--draws", 100, "--json", code=0).stdout)["findings"]
+    assert [f["property"] for f in findings if f["verdict"] == "does not apply"] == ["listing"]
 
 
 def test_a_sketch_that_fails_is_exit_code_1_and_says_what_to_do():

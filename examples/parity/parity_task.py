@@ -4,7 +4,10 @@ python parity_task.py    # trains the model, about half a minute, into checkpoin
 sdi run config.toml
 """
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Any
 
 from sdi import parity
 from sdi.demo import choose_strings
@@ -12,22 +15,22 @@ from sdi.demo import choose_strings
 TASK = parity.Parity()
 
 
-def model():
+def model() -> Any:
     """The module that the checkpoints' weights fit into."""
     return TASK.model()
 
 
-def loss(model, batch):
+def loss(model: Any, batch: dict[str, Any]) -> Any:
     """One value per example."""
     return parity.loss(model, batch)
 
 
-def train():
+def train() -> list[dict[str, Any]]:
     """Batches of training examples. An example is named by its batch's "id"; here, by its bits."""
     return parity.make_loader(choose_strings(TASK, 128))
 
 
-def query():
+def query() -> list[dict[str, Any]]:
     """Batches of queries: strings with a pattern, none of them trained on."""
     return parity.make_loader([parity.alternating(TASK.longest, pattern) for pattern in ("01", "10", "001")])
 

@@ -105,13 +105,14 @@ def _transitions(axes: Any, r: dict[str, Any]) -> None:
 
 def _autocorrelations(axes: Any, r: dict[str, Any]) -> None:
     for (name, acf), style in zip(r["sdi_acf"].items(), ("--", "-", ":"), strict=False):
-        axes.plot(range(len(acf)), acf, style, color=SDI, label=f"SDI, {name}")
+        axes.plot(range(len(acf)), acf, style, color=SDI, label=name)
+    axes.set_ylim(top=1.35)  # room for the legend above every curve
     axes.axhline(0, color=GREY, lw=0.6)
     axes.axvline(r["true_period"], color="0.85", lw=4, zorder=0)
     axes.set_xlabel("lag (grey: period of the automaton)")
     axes.set_xticks(range(0, len(acf), 2))
-    axes.set_title("E  autocorrelation", loc="left")
-    axes.legend(fontsize="small", loc="lower right")
+    axes.set_title("E  autocorrelation of SDI", loc="left")
+    axes.legend(fontsize="small", loc="upper right", ncols=3, columnspacing=1, handlelength=1.6, frameon=False)
 
 
 def _recurrence(axes: Any, r: dict[str, Any]) -> None:
@@ -145,6 +146,7 @@ def _controls(summary: dict[str, Any]) -> Any:
         true = run["probes"][pattern]["true_period"] or "none"
         name = pattern if pattern == MIXED else f"{probe(6, pattern)}..."
         axes.set_title(f"{name}, automaton {true}\n\n{axes.get_title()}", fontsize="small", pad=2)
+    figure.supylabel("SDI, summed over training strings\n(each panel has its own scale)", multialignment="center")
     figure.supxlabel("loop step up to the read-out; blue: the period is the automaton's, red: it is not")
     return figure
 

@@ -20,13 +20,20 @@ class Evidence:
     alpha: float | None = None  # of a statistical check: the probability of a false failure, at most
     power: str | None = None  # what it would have noticed
     listed: bool = False  # whether it was also checked over every draw, at a tiny size
+    applies: bool = True  # a property of something that the class may leave out, and does
 
     @property
     def holds(self) -> bool:
-        return self.wrong is None
+        return self.wrong is None and self.applies
+
+    @property
+    def verdict(self) -> str:
+        return "holds" if self.holds else "fails" if self.applies else "does not apply"
 
     @property
     def how(self) -> str:
+        if not self.applies:
+            return ""
         return "exact" if self.alpha is None else "both" if self.listed else "statistical"
 
     def message(self, says: str, subject: Subject) -> str:

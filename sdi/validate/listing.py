@@ -24,7 +24,8 @@ def listing(subject: Subject) -> Evidence:
     every = enumerations(subject)
     if not every:
         has = hasattr(subject.sketch, "enumerate_all")
-        return Evidence(0, "too many draws to list even at the smallest size" if has else "it lists none")
+        why = "it lists none at the smallest sizes, or too many" if has else "there is no enumerate_all"
+        return Evidence(0, why, applies=False)
     return first_wrong(_tries(subject), " and ".join(f"all {len(e.S)} draws of {e.shape} at m={e.m}" for e in every))
 
 

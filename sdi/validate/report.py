@@ -16,6 +16,7 @@ from sdi.validate.standing import Standing, standing
 from sdi.validate.subject import Subject
 from sdi.validate.trial import trial
 
+GOOD = ("holds", "does not apply")  # nothing speaks against the sketch, and what rests on it can be tested
 NOT_TESTED = (
     "other sizes than those named here, and pairs that the search did not find",
     "anything beyond mean and variance: tails, exponential bounds",
@@ -30,7 +31,7 @@ class Finding:
 
     property: str
     says: str
-    verdict: str  # "holds", "fails", "not tested"
+    verdict: str  # "holds", "fails", "not tested", "does not apply"
     how: str
     cases: int
     seen: str
@@ -57,11 +58,17 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        return all(finding.verdict == "holds" for finding in self.findings)
+        return all(finding.verdict in GOOD for finding in self.findings)
 
     @property
     def failed(self) -> tuple[str, ...]:
         return tuple(f.property for f in self.findings if f.verdict == "fails")
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many properties hold, of those that apply."""
+        verdicts = [f.verdict for f in self.findings if f.verdict != "does not apply"]
+        return verdicts.count("holds"), len(verdicts)
 
     @property
     def alpha(self) -> float:
@@ -90,9 +97,9 @@ def validate(
     findings: list[Finding] = []
     for one in PROPERTIES:
         progress(f"checking: {one.says}")
-        verdicts = {f.property: f.verdict for f in findings}
-        findings.append(_find(one, subject, [name for name in one.needs if verdicts.get(name, "holds") != "holds"]))
-    works = not any(f.verdict != "holds" for f in findings if f.property in ("protocol", "linear", "factored"))
+        bad = {f.property for f in findings if f.verdict not in GOOD}
+        findings.append(_find(one, subject, [name for name in one.needs if name in bad]))
+    works = not any(f.verdict not in GOOD for f in findings if f.property in ("protocol", "linear", "factored"))
     progress("comparing with the shipped ones")
     rows = standing(subject) if compare and works else []
     return Report(subject.spec, subject.shape, m, seed, draws, findings, rows, not_tested())
@@ -125,13 +132,13 @@ def _find(one: Property, subject: Subject, missing: list[str]) -> Finding:
     return Finding(
         one.name,
         one.says,
-        "holds" if found.holds else "fails",
+        found.verdict,
         found.how,
         found.cases,
         found.seen,
         found.wrong,
         found.case,
-        None if found.holds else one.remedy,
+        one.remedy if found.verdict == "fails" else None,
         found.alpha,
         found.power,
         time.perf_counter() - began,
