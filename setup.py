@@ -9,7 +9,7 @@ setup(
             ["fast/tensor_sketch.c"],
             depends=["fast/tensor_sketch.h"],
             extra_compile_args=["-O3", "-std=gnu11", "-fopenmp", "-Wno-psabi"],
-            extra_link_args=["-fopenmp"],
+            extra_link_args=["-fopenmp", "-lm"],
             optional=True,
         )
     ]

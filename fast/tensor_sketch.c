@@ -3,8 +3,9 @@
  *
  *   fft    Two tokens are one complex number, and LANES such pairs go through the transform side by side, one in each
  *          lane of a vector register, so nothing is ever shuffled. With x = u1 + i u2 and y = v1 - i v2, the real part
- *          of x convolved with y is u1 convolved with v1, plus the same for u2 and v2. The transform leaves digits
- *          reversed (`order`); products and sums do not mind.
+ *          of x convolved with y is u1 convolved with v1, plus the same for u2 and v2; the rest is thrown away, so
+ *          tokens are balanced first, that it cannot drown what is kept. The transform leaves digits reversed
+ *          (`order`); products and sums do not mind.
  *   gemm   A tile of delta^T a is summed in registers and scattered from there: the gradient is never stored.
  *
  * Work is cut by its shape and not by the number of threads, so the numbers do not depend on it.
@@ -14,6 +15,7 @@
 #error "written for gcc on x86-64; elsewhere PyTorch does this work"
 #endif
 
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -47,12 +49,16 @@ int usable(Int tables, Int work) {
 #pragma GCC target("avx2,fma")
 #define HOLD(a, b) __asm__("" : "+x"(a), "+x"(b)) /* in registers: gcc would load them again for every row */
 
+#define NOTHING (-10000) /* in place of an exponent */
+
 #define REAL float
+#define TINY 1e-30f
 #define LANES 8
 #define NAME(x) x##_float32
 #include "tensor_sketch.h"
 
 #define REAL double
+#define TINY 1e-290
 #define LANES 4
 #define NAME(x) x##_float64
 #include "tensor_sketch.h"

@@ -140,17 +140,51 @@ INLINE void NAME(transpose)(Vec *x) {
     }
 }
 
-/* CountSketch of up to 2 LANES tokens: the first LANES are the real parts, the others, times `i`, the imaginary. */
-INLINE void NAME(count)(Point *x, Int m, const REAL *a, Int tokens, Int stride, Int d, const int *h, const REAL *s,
-                        REAL i) {
+/* The binary exponent of a token's norm; of its largest number, where squares are too large or too small. */
+INLINE int NAME(exponent)(const REAL *a, Int d) {
+    Vec squares[4] = {{0}}; /* sums that do not wait for each other */
+    REAL sum = 0, most = 0;
+    Int wide = d / (4 * LANES) * (4 * LANES);
+    for (Int j = 0; j < wide; j += 4 * LANES)
+        for (Int k = 0; k < 4; k++) {
+            Vec part = *(Loose *)(a + j + k * LANES);
+            squares[k] += part * part;
+        }
+    for (Int l = 0; l < LANES; l++) sum += squares[0][l] + squares[1][l] + squares[2][l] + squares[3][l];
+    for (Int j = wide; j < d; j++) sum += a[j] * a[j];
+    if (sum > TINY && sum < 1 / TINY) return ilogb(sum) / 2;
+    for (Int j = 0; j < d; j++) most = a[j] > most ? a[j] : -a[j] > most ? -a[j] : most;
+    return most > 0 ? ilogb(most) : NOTHING;
+}
+
+/* Powers of two that make both sides of a token equally large. Two tokens share a transform, which sees the product of
+ * one's u and the other's v as well: it must not be larger than what is wanted. A token with nothing on one side is
+ * nothing on both. */
+INLINE void NAME(balance)(REAL *fu, REAL *fv, const REAL *u, const REAL *v, Int tokens, const Work *work,
+                          const Tables *on) {
+    for (Int l = 0; l < 2 * LANES; l++) {
+        int eu = l < tokens ? NAME(exponent)(u + l * work->u_token, on->rows) : NOTHING;
+        int ev = l < tokens ? NAME(exponent)(v + l * work->v_token, on->cols) : NOTHING;
+        int e = (ev - eu) / 2, most = 120;
+        e = e > most ? most : e < -most ? -most : e;
+        int some = eu != NOTHING && ev != NOTHING;
+        fu[l] = some ? ldexp(1, e) : 0;
+        fv[l] = some ? ldexp(1, -e) : 0;
+    }
+}
+
+/* CountSketch of up to 2 LANES tokens, each times its f: the first LANES are the real parts, the others, times `i`, the
+ * imaginary. */
+INLINE void NAME(count)(Point *x, Int m, const REAL *a, const REAL *f, Int tokens, Int stride, Int d, const int *h,
+                        const REAL *s, REAL i) {
     static const REAL nothing[LANES];
     Int wide = d / LANES * LANES;
     memset(x, 0, m * sizeof(Point));
     for (Int j = 0; j < wide; j += LANES) {
         Vec re[LANES], im[LANES];
         for (Int l = 0; l < LANES; l++) {
-            re[l] = *(Loose *)(l < tokens ? a + l * stride + j : nothing);
-            im[l] = *(Loose *)(l + LANES < tokens ? a + (l + LANES) * stride + j : nothing);
+            re[l] = *(Loose *)(l < tokens ? a + l * stride + j : nothing) * f[l];
+            im[l] = *(Loose *)(l + LANES < tokens ? a + (l + LANES) * stride + j : nothing) * f[l + LANES];
         }
         NAME(transpose)(re);
         NAME(transpose)(im);
@@ -162,8 +196,8 @@ INLINE void NAME(count)(Point *x, Int m, const REAL *a, Int tokens, Int stride, 
     }
     for (Int j = wide; j < d; j++)
         for (Int l = 0; l < LANES; l++) {
-            if (l < tokens) x[h[j]].re[l] += a[l * stride + j] * s[j];
-            if (l + LANES < tokens) x[h[j]].im[l] += a[(l + LANES) * stride + j] * s[j] * i;
+            if (l < tokens) x[h[j]].re[l] += a[l * stride + j] * f[l] * s[j];
+            if (l + LANES < tokens) x[h[j]].im[l] += a[(l + LANES) * stride + j] * f[l + LANES] * s[j] * i;
         }
 }
 
@@ -174,10 +208,13 @@ static void NAME(fft_part)(REAL *out, const REAL *u, const REAL *v, Int tokens, 
     Point *y = x + m, *sum = y + m;
     memset(sum, 0, m * sizeof(Point));
     for (Int t = 0; t < tokens; t += 2 * LANES) {
+        const REAL *ut = u + t * work->u_token, *vt = v + t * work->v_token;
+        REAL fu[2 * LANES], fv[2 * LANES];
         Int some = tokens - t;
-        NAME(count)(x, m, u + t * work->u_token, some, work->u_token, on->rows, on->row_buckets, on->row_signs, 1);
+        NAME(balance)(fu, fv, ut, vt, some, work, on);
+        NAME(count)(x, m, ut, fu, some, work->u_token, on->rows, on->row_buckets, on->row_signs, 1);
         NAME(transform)(x, on);
-        NAME(count)(y, m, v + t * work->v_token, some, work->v_token, on->cols, on->col_buckets, on->col_signs, -1);
+        NAME(count)(y, m, vt, fv, some, work->v_token, on->cols, on->col_buckets, on->col_signs, -1);
         NAME(transform)(y, on);
         for (Int k = 0; k < m; k++) {
             sum[k].re += x[k].re * y[k].re - x[k].im * y[k].im;
@@ -310,5 +347,6 @@ void NAME(add_by_gemm)(const Work *work, const Tables *on) {
 #undef INTERLEAVE_LOW
 #undef INTERLEAVE_HIGH
 #undef REAL
+#undef TINY
 #undef LANES
 #undef NAME

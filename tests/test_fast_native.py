@@ -90,6 +90,34 @@ def test_compiled_routes_give_the_oracles_numbers(
 
 
 @needs_compiled
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize("scale", [1e3, 1e7, 1e18, 1e-20, 1e-22])
+def test_tokens_of_other_sizes_do_not_drown_each_other(dtype: torch.dtype, scale: float) -> None:
+    """Two tokens share a transform, and with it the product of one's delta and the other's activation."""
+    torch.manual_seed(0)
+    u, v = torch.randn(2, 33, 40, dtype=dtype), torch.randn(2, 33, 72, dtype=dtype)
+    factor = scale ** torch.linspace(-1, 1, 33, dtype=dtype)[torch.randperm(33)][:, None]
+    u, v = u * factor, v / factor  # products as large as before
+    u[:, ::5] = 0
+    v[:, 1::7] = 0
+    v[:, 5] *= 1e15  # of no weight
+    sketch = TensorSketch.draw((40, 72), 360, seed=1)
+    ours = outer_sum(compiled(sketch, dtype), "fft", u, v)
+    theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u.double(), v.double())
+    assert_near(ours, theirs, u, v, TOLERANCE[dtype])
+
+
+@needs_compiled
+@pytest.mark.parametrize("route", ["fft", "gemm"])
+@pytest.mark.parametrize(("of_u", "of_v"), [(torch.nan, 1.0), (1.0, torch.inf), (0.0, torch.nan), (torch.nan, 0.0)])
+def test_what_is_not_finite_stays_so(route: str, of_u: float, of_v: float) -> None:
+    u, v = torch.randn(1, 20, 24), torch.randn(1, 20, 24)
+    u[0, 3], v[0, 3] = of_u, of_v
+    sketch = TensorSketch.draw((24, 24), 60, seed=1)
+    assert not outer_sum(compiled(sketch, torch.float32), route, u, v).isfinite().all()
+
+
+@needs_compiled
 @pytest.mark.parametrize("route", ["fft", "gemm"])
 def test_any_layout_is_read_and_only_its_own_part_written(route: str) -> None:
     n, tokens, d_out, d_in, m = 5, 19, 24, 33, 64
