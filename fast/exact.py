@@ -110,11 +110,24 @@ def exact_scores(
         assert board.outside is not None
         parts.append((board.sdi, board.outside))
         taus.append(batch_tau(batch, tracer.steps_seen, tracer.n))
+        _refuse_beyond(board.sdi, taus[-1])
     if not parts:
         raise ValueError("query must hold at least one batch, got none")
     steps = max(s.shape[2] for s, _ in parts)
     sdi = torch.cat([torch.nn.functional.pad(s, (0, steps - s.shape[2])) for s, _ in parts], dim=1)
     return ExactScores(sdi.cpu().numpy(), torch.cat([o for _, o in parts], dim=1).cpu().numpy(), np.concatenate(taus))
+
+
+def _refuse_beyond(sdi: Float[Tensor, "n q tau"], tau: Int[np.ndarray, "q"]) -> None:
+    """As `Features` does: an example that took tau steps has no gradient at a later one."""
+    late = torch.arange(sdi.shape[2]) >= torch.from_numpy(tau)[:, None]  # (q, tau)
+    found = (sdi.cpu().ne(0).any(dim=0) & late).nonzero()
+    if len(found):
+        j, t = found[0].tolist()
+        raise ValueError(
+            f"values beyond an example's tau must be zero: query {j} of its batch took {tau[j]} steps, got a gradient "
+            f"at step {t + 1}"
+        )
 
 
 def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]]) -> Tracer:

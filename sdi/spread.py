@@ -35,8 +35,21 @@ def spread(pilot: Features, m: int) -> dict[str, int]:
     step-resolved if steps will be scored. Give the answer to `SketchMap.draw` or `attribute` as their m.
     """
     check_m(m)
-    sizes = {b.name: prod(b.shape) for b in pilot.blocks}
-    return share(costs(pilot), sizes, sum(min(m, size) for size in sizes.values()))
+    return best_widths(costs(pilot), {b.name: prod(b.shape) for b in pilot.blocks}, m)
+
+
+def best_widths(cost: Mapping[str, float], sizes: Mapping[str, int], m: int) -> dict[str, int]:
+    """What `share` gives for the numbers of one m; one m for all where rounding leaves that as the best.
+
+    None gets less than a thirty-second of m: a norm that is seen through a few numbers makes a poor error bar.
+    """
+    equal = {name: min(m, size) for name, size in sizes.items()}
+    widths = share(cost, sizes, sum(equal.values()), max(1, m // 32))
+
+    def error(of: Mapping[str, int]) -> float:
+        return sum(cost[name] / k for name, k in of.items() if k < sizes[name])
+
+    return widths if error(widths) <= error(equal) else equal
 
 
 def costs(pilot: Features) -> dict[str, float]:
@@ -45,26 +58,29 @@ def costs(pilot: Features) -> dict[str, float]:
     return {b.name: (2.0 if len(b.shape) == 1 else 6.0) * float(np.prod(squares[b.name])) for b in pilot.blocks}
 
 
-def share(cost: Mapping[str, float], sizes: Mapping[str, int], total: int) -> dict[str, int]:
+def share(cost: Mapping[str, float], sizes: Mapping[str, int], total: int, least: int = 1) -> dict[str, int]:
     """Widths that sum to at most `total` and make sum of cost / width small; a width that reaches its size costs none.
+
+    least: no width is less, but where a parameter is.
 
     >>> share({"large": 16.0, "small": 1.0, "tiny": 1.0}, {"large": 999, "small": 999, "tiny": 10}, total=60)
     {'large': 40, 'small': 10, 'tiny': 10}
     """
-    if total < len(sizes):
-        raise ValueError(f"the budget must be at least 1 number for each of the {len(sizes)} parameters, got {total}")
+    floor = {name: min(size, smooth_above(least - 1) if least > 1 else 1) for name, size in sizes.items()}
+    if total < sum(floor.values()):
+        raise ValueError(
+            f"the budget must be at least {least} for each of the {len(sizes)} parameters that has so many, got {total}"
+        )
     root = {name: np.sqrt(c) for name, c in cost.items()}
-    keep = _kept(root, sizes, total)
+    keep = _kept(root, sizes, total, floor)
     free = total - sum(sizes[name] for name in keep)
     rest = [name for name in sizes if name not in keep]
     part = {name: (root[name] / sum(root[n] for n in rest) if any(root[n] for n in rest) else 0.0) for name in rest}
-    widths = {
-        name: sizes[name] if name in keep else min(sizes[name], smooth_below(max(1, int(part[name] * free))))
-        for name in sizes
-    }
-    while sum(widths.values()) > total:  # 1 for those with next to no gradient may be more than their share
-        largest = max((n for n in rest if widths[n] > 1), key=lambda n: widths[n])
-        widths[largest] = smooth_below(widths[largest] - 1)
+    wanted = {name: smooth_below(max(1, int(part[name] * free))) for name in rest}
+    widths = {name: sizes[name] if name in keep else min(sizes[name], max(floor[name], wanted[name])) for name in sizes}
+    while sum(widths.values()) > total:  # the least, for those with next to no gradient, may be more than their share
+        largest = max((n for n in rest if widths[n] > floor[n]), key=lambda n: widths[n])
+        widths[largest] = max(floor[largest], smooth_below(widths[largest] - 1))
     return _spend(widths, cost, sizes, total)
 
 
@@ -75,16 +91,16 @@ def _squared_norms(pilot: Features, start: int, stop: int) -> tuple[float, float
     return float((g * g).sum()), float((values * values).sum())
 
 
-def _kept(root: Mapping[str, float], sizes: Mapping[str, int], total: int) -> list[str]:
+def _kept(root: Mapping[str, float], sizes: Mapping[str, int], total: int, floor: Mapping[str, int]) -> list[str]:
     """The parameters to keep whole: along root / size, the set that leaves the least (sum of roots)^2 / free."""
     order = sorted(sizes, key=lambda name: -root[name] / sizes[name])
     best, keep = np.inf, 0
     for k in range(len(order) + 1):
         free = total - sum(sizes[name] for name in order[:k])
-        left = len(order) - k
-        if free < left:
+        left = order[k:]
+        if free < sum(floor[name] for name in left):
             break
-        error = sum(root[name] for name in order[k:]) ** 2 / free if left else 0.0
+        error = sum(root[name] for name in left) ** 2 / free if left else 0.0
         if error < best:
             best, keep = error, k
     return order[:keep]

@@ -15,7 +15,7 @@ import sdi
 from sdi.bench.fidelity import relative
 from sdi.features import Features
 from sdi.sketch_map import SketchMap
-from sdi.spread import share, smooth_above, smooth_below, spread
+from sdi.spread import best_widths, share, smooth_above, smooth_below, spread
 
 
 def bound(widths: dict[str, int], cost: dict[str, float], sizes: dict[str, int]) -> float:
@@ -85,7 +85,7 @@ def test_numbers_without_large_prime_factors_are_found() -> None:
 
 
 def test_a_budget_below_one_number_each_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1 number for each of the 3 parameters, got 2"):
+    with pytest.raises(ValueError, match="at least 1 for each of the 3 parameters that has so many, got 2"):
         share({"a": 1.0, "b": 1.0, "c": 1.0}, {"a": 9, "b": 9, "c": 9}, 2)
     with pytest.raises(ValueError, match="m must be at least 1, got 0"):
         spread(Features(np.ones((1, 1, 1)), np.array([1]), (sdi.Block("w", (9,), 0, 1),), "pilot"), 0)
@@ -137,3 +137,17 @@ def test_spread_bytes_lower_the_error_and_the_inverted_rule_raises_it() -> None:
     equal, spent, wrong = (mean_error(model, batch, w, truth) for w in (48, widths, inverted))
     assert spent < 0.8 * equal
     assert wrong > 1.2 * equal
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), st.integers(1, 5000)), min_size=1, max_size=8),
+    st.integers(1, 300),
+)
+def test_it_is_never_worse_than_one_m_and_no_width_is_tiny(parts: list[tuple[float, int]], m: int) -> None:
+    cost = {str(k): c for k, (c, _) in enumerate(parts)}
+    sizes = {str(k): size for k, (_, size) in enumerate(parts)}
+    widths, equal = best_widths(cost, sizes, m), {name: min(m, size) for name, size in sizes.items()}
+    assert bound(widths, cost, sizes) <= bound(equal, cost, sizes) * (1 + 1e-12)
+    assert sum(widths.values()) <= sum(equal.values())
+    assert all(k >= min(sizes[name], m // 32) for name, k in widths.items())

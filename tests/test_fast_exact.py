@@ -68,3 +68,19 @@ def test_empty_sides_are_refused(model):
     for train, query in (([], [batch(1, 0)]), ([batch(1, 0)], [])):
         with pytest.raises(ValueError, match="must hold at least one batch, got none"):
             fast.exact_scores(model, fast.token_cross_entropy, train, query, loop=LOOP)
+
+
+def test_a_gradient_beyond_a_querys_tau_is_refused(model):
+    """As dense features refuse it: the loss reads all three steps, whatever tau says."""
+
+    def loss(model, part):
+        return fast.token_cross_entropy(model, {k: v for k, v in part.items() if k != "tau"})
+
+    query = batch(2, 3, tau=torch.tensor([2, 3]))
+    message = r"values beyond an example's tau must be zero: .*0'? .*took 2 steps, got a gradient at step 3"
+    for score in (
+        lambda: fast.exact_scores(model, loss, [batch(1, 0)], [query], loop=LOOP),
+        lambda: fast.featurize(model, loss, query, loop=LOOP),
+    ):
+        with pytest.raises(ValueError, match=message):
+            score()
