@@ -1,4 +1,4 @@
-"""demo --pretrained: from an influence trajectory to an automaton, on a trained parity model, in seconds."""
+"""demo --pretrained: what an influence trajectory says of a trained parity model, and controls that can refute it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from sdi.backends import room
 from sdi.parity import one_thread
 from sdi.progress import status
 from sdi.show import spark
+
+
+CHANCE = 0.6  # of the running parity said rightly: below this, it is not said
 
 
 def demo_pretrained(console: Console) -> Any:
@@ -106,7 +109,8 @@ def _automaton(console: Console, found: Any, settings: Any) -> None:
         f"[bold]6  So is it an automaton?[/] On random strings, at every step,\n"
         f"   it says the running parity {both:.0%} of the time (chance: 50%), and the same\n"
         f"   of the bits in another order {turn['says the same of the bits in another order']:.0%} of the time\n"
-        f"   its frequency {words}"
+        f"   its frequency {words}\n"
+        f"   So: {'no: it does not read the bits in turn' if both < CHANCE else 'it may well be: it reads the bits in turn'}"
     )
 
 
