@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from sdi.errors import CoverageError, nearest
+from sdi.errors import CoverageError, nearest_or_first
 from sdi.loop import Loop
 
 
@@ -49,9 +49,14 @@ def find_body(model: nn.Module, loop: Loop) -> Body:
 def _module(entry: Any, names: dict[str, nn.Module], role: str) -> nn.Module:
     if isinstance(entry, str):
         if entry not in names:
-            raise ValueError(f"{role} module {entry!r} is not in the model{nearest(entry, names)}")
+            raise ValueError(f"{role} module {entry!r} is not in the model{nearest_or_first(entry, _outermost(names))}")
         return names[entry]
     return names[_name_of(entry, names, role)]
+
+
+def _outermost(names: dict[str, nn.Module]) -> list[str]:
+    """The names of the modules, those of few parts first."""
+    return sorted((name for name in names if name), key=lambda name: name.count("."))
 
 
 def _name_of(module: Any, names: dict[str, nn.Module], role: str) -> str:

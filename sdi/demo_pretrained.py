@@ -17,7 +17,6 @@ from sdi.parity import one_thread
 from sdi.progress import status
 from sdi.show import spark
 
-
 CHANCE = 0.6  # of the running parity said rightly: below this, it is not said
 
 
@@ -99,6 +98,7 @@ def _automaton(console: Console, found: Any, settings: Any) -> None:
     best = max(found.automata, key=lambda a: a["accuracy"])
     both = max(turn[f"says the running parity, {order}"] for order in ("first to last", "last to first"))
     follows = turn["frequency, correlation with ones / 2n"]
+    verdict = "no: it does not read the bits in turn" if both < CHANCE else "it may be: it reads the bits in turn"
     words = "does not vary" if follows is None else f"follows the number of ones: correlation {follows:.3f}"
     console.print(
         "[bold]5  States instead of the model[/]\n"
@@ -110,7 +110,7 @@ def _automaton(console: Console, found: Any, settings: Any) -> None:
         f"   it says the running parity {both:.0%} of the time (chance: 50%), and the same\n"
         f"   of the bits in another order {turn['says the same of the bits in another order']:.0%} of the time\n"
         f"   its frequency {words}\n"
-        f"   So: {'no: it does not read the bits in turn' if both < CHANCE else 'it may well be: it reads the bits in turn'}"
+        f"   So: {verdict}"
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+FIRST = 5  # names that are shown where none is near
+
 
 class SketchMismatch(ValueError):
     """Two things made with different sketches or parameters were about to be combined."""
@@ -34,3 +36,23 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> str:
     """
     close = difflib.get_close_matches(word, list(known), n=most, cutoff=0.5)
     return f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+
+
+def nearest_or_first(word: str, known: Iterable[str]) -> str:
+    """The names near to one that does not exist; where none is near, the first ones there are.
+
+    >>> nearest_or_first("coer", ["core", "head"])
+    "; did you mean 'core'?"
+    >>> nearest_or_first("xyz", (f"q-{k}" for k in range(9)))
+    "; the first are 'q-0', 'q-1', 'q-2', 'q-3', 'q-4', ..."
+    >>> nearest_or_first("xyz", ["q-0"])
+    "; there is only 'q-0'"
+    """
+    names = list(known)
+    near = nearest(word, names)
+    if near or not names:
+        return near
+    shown = ", ".join(map(repr, names[:FIRST]))
+    if len(names) > FIRST:
+        return f"; the first are {shown}, ..."
+    return f"; there {'are' if len(names) > 1 else 'is'} only {shown}"

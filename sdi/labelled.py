@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sdi.errors import nearest
-
-FIRST = 5  # names that are shown where none is near
+from sdi.errors import nearest_or_first
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,23 +82,3 @@ class Labelled:
             raise ImportError("to_pandas needs pandas: pip install 'sdi-influence[labels]'") from None
         index = pandas.MultiIndex.from_product([self.coords[d] for d in self.dims], names=self.dims)
         return pandas.Series(self.values.reshape(-1), index=index)
-
-
-def nearest_or_first(word: str, known: Iterable[str]) -> str:
-    """The names near to one that does not exist; where none is near, the first ones there are.
-
-    >>> nearest_or_first("coer", ["core", "head"])
-    "; did you mean 'core'?"
-    >>> nearest_or_first("xyz", (f"q-{k}" for k in range(9)))
-    "; the first are 'q-0', 'q-1', 'q-2', 'q-3', 'q-4', ..."
-    >>> nearest_or_first("xyz", ["q-0"])
-    "; there is only 'q-0'"
-    """
-    names = list(known)
-    near = nearest(word, names)
-    if near or not names:
-        return near
-    shown = ", ".join(map(repr, names[:FIRST]))
-    if len(names) > FIRST:
-        return f"; the first are {shown}, ..."
-    return f"; there {'are' if len(names) > 1 else 'is'} only {shown}"

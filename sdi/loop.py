@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sdi.errors import CoverageError
-from sdi.labelled import nearest_or_first
+from sdi.errors import CoverageError, nearest_or_first
 
 
 @dataclass(frozen=True)
