@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi.errors import nearest_or_first
+from sdi.errors import nearest, nearest_or_first
 
 
 @dataclass(frozen=True, eq=False)
