@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sdi.backends import backend as backend_named
 from sdi.checkpoints import Checkpoint, find_checkpoints
 from sdi.errors import StoreError
 from sdi.exact import score_exactly
+from sdi.files import expand
 from sdi.fill import Job, Progress, fill
 from sdi.fingerprint import loop_names, loss_fingerprint, model_fingerprint
 from sdi.labelled import Labelled
@@ -65,10 +67,22 @@ def attribute(
     repeats: average over so many sketches and measure the error.
     store: a folder to keep features in. A run that was stopped goes on where it was; a new query set reuses the rest.
     """
+    if isinstance(m, Mapping):
+        m = {name: _whole(f"m of {name!r}", width) for name, width in m.items()}
+    elif m is not None:
+        m = _whole("m", m)
+    seed, repeats, shard = _whole("seed", seed), _whole("repeats", repeats), _whole("shard", shard)
+    budget = None if budget is None else _whole("budget", budget)
     _check(mode, backend, dtype, repeats, shard)
     if spread:
         check_spread(m, backend)
     points = find_checkpoints(checkpoints, eta)
+    for name, loader in (("train", train), ("query", query)):
+        if isinstance(loader, Iterator) and len(points) * repeats > 1:
+            raise ValueError(
+                f"{name} must be a list or a DataLoader, which can be read again for each of {len(points)} checkpoints "
+                f"and {repeats} repeats, got a {type(loader).__name__}, which is used up after one; write list(...)"
+            )
     settings = {
         "m": None if backend == "exact" else m,
         "spread": spread,
@@ -90,7 +104,7 @@ def attribute(
     job = Job(backend_named(backend), model, loss, loop, options, shard, progress)
     made_with = store_config(model, loss, loop, backend, mode, dtype, m if spread else None)
     with tempfile.TemporaryDirectory(prefix="sdi-") as scratch:
-        folder = Path(scratch) if store is None else Path(store)
+        folder = Path(scratch) if store is None else expand(store)
         stores = make_stores(folder, job, points, train, made_with, m, spread, seed, family, sketch, repeats)
         ids = fill(stores, job, points, loaders, steps_of(mode))
         results = [score(one, points, ids["train"], ids["query"], mode, info) for one in stores]
@@ -211,6 +225,13 @@ def run_info(points: Sequence[Checkpoint], **settings: Any) -> dict[str, Any]:
             notes.append(f"checkpoint {p.path.name} has eta 0 for {', '.join(zero)}, which add nothing")
     etas = {p.key: p.eta for p in points}
     return {"sdi": sdi.__version__, "settings": settings, "eta": etas, "notes": notes}
+
+
+def _whole(name: str, value: Any) -> int:
+    """An integer of any kind, NumPy's among them, as Python's own."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    return index(value)
 
 
 def _check(mode: str, backend: str, dtype: str, repeats: int, shard: int) -> None:

@@ -9,7 +9,7 @@ everywhere. The key "id" is for us: it is not passed on to the loss.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,8 @@ def read_batches(loader: Iterable[Any], name: str) -> Iterator[Examples]:
         raise ValueError(
             f"{name} must be a list of batches or a DataLoader, got a single batch ({kind}): write [batch]"
         )
+    if not any(hasattr(loader, way) for way in ("__iter__", "__getitem__")):
+        raise ValueError(f"{name} must be a list of batches or a DataLoader, got {loader!r}")
     seen: dict[str, str] = {}
     for batch in loader:
         examples = name_examples(batch)
@@ -74,16 +76,19 @@ def count_examples(batch: Any) -> int:
     raise ValueError(f"a batch must hold an array whose first axis counts examples, got {type(batch).__name__}")
 
 
-def take_examples(batch: Any, rows: slice | Sequence[int], n: int) -> Any:
-    """Some examples of a batch: whatever has n rows is cut; what all examples share stays."""
-    if not any(is_array(x) and len(x) == n for _, x in leaves(batch)):
+def take_examples(batch: Any, rows: slice | Sequence[int], n: int, shared: Collection[str] = ()) -> Any:
+    """Some examples of a batch: whatever has n rows is cut; what all examples share stays.
+
+    shared: places (see `leaves`) that are not to be cut, even if there are n rows.
+    """
+    if not any(is_array(x) and len(x) == n and path not in shared for path, x in leaves(batch)):
         raise TypeError(
             f"cannot take single examples out of a batch of type {type(batch).__name__}: no array in it has {n} rows; "
             "give a mapping, list or tuple of arrays, or pass audit='off' and no byte budget"
         )
 
-    def take(x: Any) -> Any:
-        if not has_rows(x, n):
+    def take(path: str, x: Any) -> Any:
+        if not has_rows(x, n) or path in shared:
             return x
         if isinstance(rows, slice):
             return x[rows]
@@ -98,10 +103,11 @@ def digests(batch: Any, n: int) -> tuple[str, ...]:
     for path, x in leaves(batch):
         common.update(f"|{path}|".encode())
         if isinstance(x, list) and has_rows(x, n):
-            own.append([repr(part).encode() for part in x])
+            words = [repr(part).encode() for part in x]
+            own.append([b"%d:%b" % (len(word), word) for word in words])  # or (1, 23) would be (12, 3)
         elif hasattr(x, "shape"):
             rows = has_rows(x, n)
-            x = _numpy(x)
+            x = as_numpy(x)
             common.update(f"{x.dtype.str}|{x.shape[1:] if rows else x.shape}|".encode())
             if rows:
                 own.append([row.tobytes() for row in x])
@@ -116,6 +122,11 @@ def digests(batch: Any, n: int) -> tuple[str, ...]:
             digest.update(rows_of[i])
         out.append(digest.hexdigest()[:16])
     return tuple(out)
+
+
+def shapes_of(batch: Any) -> str:
+    """The shapes of a batch's arrays, without the number of rows."""
+    return " ".join(f"{path}{tuple(x.shape[1:])}" for path, x in leaves(batch) if is_array(x))
 
 
 def is_array(x: Any) -> bool:
@@ -139,15 +150,14 @@ def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, batch
 
 
-def map_leaves(batch: Any, f: Callable[[Any], Any]) -> Any:
-    """The batch with f applied to every leaf."""
+def map_leaves(batch: Any, f: Callable[[str, Any], Any], path: str = "") -> Any:
+    """The batch with f applied to the place and value of every leaf."""
     if isinstance(batch, Mapping):
-        return _like(batch, {key: map_leaves(value, f) for key, value in batch.items()})
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(map_leaves(part, f) for part in batch))
+        return _like(batch, {key: map_leaves(value, f, f"{path}.{key}") for key, value in batch.items()})
     if isinstance(batch, (list, tuple)) and not _is_plain_list(batch):
-        return type(batch)(map_leaves(part, f) for part in batch)
-    return f(batch)
+        parts = [map_leaves(part, f, f"{path}.{i}") for i, part in enumerate(batch)]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return f(path, batch)
 
 
 def _is_plain_list(x: Any) -> bool:
@@ -158,7 +168,7 @@ def _like(batch: Mapping[Any, Any], content: dict[Any, Any]) -> Any:
     return content if isinstance(batch, dict) else type(batch)(content)  # type: ignore[call-arg]
 
 
-def _numpy(x: Any) -> np.ndarray:
+def as_numpy(x: Any) -> np.ndarray:
     """A tensor as an array; types that NumPy lacks, as the next wider one."""
     if hasattr(x, "detach"):
         x = x.detach().cpu()

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sdi.files import sha256
+from sdi.files import expand, sha256
 from sdi.weights import unwrapped
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
@@ -53,10 +53,14 @@ class Checkpoint:
 
     def load_into(self, model: Any, backend: Any) -> Any:
         """The model with these weights, as the backend makes it."""
+        weights = self.weights()
         try:
-            return backend.with_weights(model, self.weights())
+            loaded = backend.with_weights(model, weights)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
+        if sha256(self.path) != self.fingerprint:  # only now: until they are copied, tensors are but mapped
+            raise ValueError(f"checkpoint {self.path} changed while the run was going; start it again")
+        return loaded
 
     def eta_of(self, parameter: str) -> float:
         """The weight of one parameter's part of a score."""
@@ -73,19 +77,45 @@ def find_checkpoints(
 ) -> list[Checkpoint]:
     """The files that the patterns name, in natural order (step-9 before step-10), each with its eta."""
     patterns = [patterns] if isinstance(patterns, (str, Path)) else list(patterns)
-    paths: list[Path] = []
+    by_file: dict[Path, Path] = {}
     for pattern in patterns:
-        found = [str(pattern)] if Path(pattern).is_file() else sorted(glob.glob(str(pattern)), key=_natural)
+        path = str(expand(pattern))
+        found = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True), key=_natural)
         files = [Path(p) for p in found if Path(p).is_file() and not p.endswith(".json")]
         if not files:
-            raise ValueError(f"checkpoints: {str(pattern)!r} names no file")
-        paths += [p for p in dict.fromkeys(files) if p not in paths]
+            raise ValueError(f"checkpoints: {str(pattern)!r} names no file{_instead(found)}")
+        for file in files:
+            before = by_file.get(file.resolve())
+            if before is None or (before.is_symlink() and not file.is_symlink()):  # of "last.pt -> step-9.pt", the file
+                by_file.pop(file.resolve(), None)
+                by_file[file.resolve()] = file
+    paths = list(by_file.values())
     if not paths:
         raise ValueError("checkpoints must name at least one file, got none")
     if eta is not None and (not isinstance(eta, Sequence) or len(eta) != len(paths)):
         raise ValueError(f"eta must be a list with one weight for each of the {len(paths)} checkpoints, got {eta!r}")
     etas = [read_eta(path) for path in paths] if eta is None else list(eta)
-    return [Checkpoint(path, _checked(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
+    points = [Checkpoint(path, _checked(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
+    known: dict[str, Path] = {}
+    for point in points:
+        if point.fingerprint in known:
+            twin = known[point.fingerprint]
+            raise ValueError(f"checkpoints {twin} and {point.path} have the same content; name one of them")
+        known[point.fingerprint] = point.path
+    return points
+
+
+def _instead(found: Sequence[str]) -> str:
+    """What to name instead of what is not read: a folder, or the index of a checkpoint in several files."""
+    for path in found:
+        if Path(path).is_dir():
+            return f", but a folder; name the files in it, such as {str(Path(path) / '*.safetensors')!r}"
+        if path.endswith(".index.json"):
+            return (
+                f" that can be read: {Path(path).name} is the index of a checkpoint in several files, which is not "
+                "read; save the state dict in one file"
+            )
+    return ""
 
 
 def read_eta(path: Path) -> Any:
@@ -187,7 +217,9 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
     tensors = {str(name): value for name, value in state.items() if isinstance(value, torch.Tensor)}
     if not tensors:
         keys = list(content)[:10]
-        raise ValueError(f"checkpoint {path} must hold tensors, at the top or under one of {MODEL_KEYS}, got only {keys}")
+        raise ValueError(
+            f"checkpoint {path} must hold tensors, at the top or under one of {MODEL_KEYS}, got only {keys}"
+        )
     return lambda: tensors, extra
 
 

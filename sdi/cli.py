@@ -15,11 +15,21 @@ from rich.console import Console
 import sdi
 from sdi.cli_experiment import app as experiment_app
 from sdi.cli_validate import validate_command
-from sdi.exit_codes import BAD_INPUT, FAILED, end, exit_codes
+from sdi.exit_codes import BAD_INPUT, FAILED, Commands, end, exit_codes
+from sdi.top import check_order
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.add_typer(experiment_app, name="experiment")
-console = Console(highlight=False)
+
+
+class Terminal(Console):
+    """A console that leaves a closed pipe to `Commands`."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
+console = Terminal(highlight=False, emoji=False)
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/guide.md.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
@@ -46,6 +56,7 @@ def run(config: ConfigFile, k: Count = 5, json: Json = False) -> None:
     from sdi.cli_runs import bar_for, show_result, summary_of
 
     with exit_codes(json):
+        check_order(k, "signed")
         the = runs.Run.read(config)
         with bar_for(the, json) as tell:
             result = runs.run(the, tell)

@@ -18,7 +18,7 @@ from sdi.choose_m import ChosenM
 from sdi.config import RUN_FILE
 from sdi.progress import run_bar
 from sdi.result import Result
-from sdi.runs import Run, open_stores
+from sdi.runs import Run, check_filled, open_stores
 from sdi.show import top_table
 from sdi.top import Top
 
@@ -86,7 +86,10 @@ def find_tops(
     if c.backend == "exact" or c.repeats > 1 or c.mode not in ("query", "matrix"):
         return _from_result(c.result, queries, k, steps, by)
     (store,) = open_stores(the)
-    return sdi.stream_top(store, the.points, queries, k, steps, by), None
+    ids = the.ids()
+    asked = [query for query in queries if query in ids["query"]]
+    check_filled(store, the.points, {"train": ids["train"], "query": asked})
+    return sdi.stream_top(store, the.points, queries, k, steps, by, train=ids["train"]), None
 
 
 def _from_result(

@@ -21,7 +21,7 @@ import sdi
 from sdi.attribute import BACKENDS
 from sdi.checkpoints import Checkpoint, find_checkpoints
 from sdi.errors import nearest
-from sdi.files import write_whole
+from sdi.files import expand, write_whole
 from sdi.hashing import FAMILIES
 from sdi.loop import Loop
 from sdi.pilot import check_spread
@@ -88,7 +88,7 @@ LEAST = {"m": 1, "seed": 0, "repeats": 1, "shard": 1, "budget": 1 << 20}
 
 def read_config(path: str | Path) -> Config:
     """The config in a TOML file; an unknown, missing or mistyped key is an error that names it."""
-    path = Path(path)
+    path = expand(path)
     if not path.is_file():
         raise ValueError(f"config {path} does not exist")
     try:
@@ -107,15 +107,15 @@ def read_config(path: str | Path) -> Config:
 
 def _resolve(values: dict[str, Any], path: Path) -> Config:
     folder = path.resolve().parent
-    store = folder / values.pop("store", Path("runs") / path.stem)
-    script = folder / values.pop("script")
+    store = folder / expand(values.pop("store", Path("runs") / path.stem))
+    script = folder / expand(values.pop("script"))
     if not script.is_file():
         raise ValueError(f"script must be a Python file, got {script}, which does not exist")
-    globs = tuple(os.path.join(glob.escape(str(folder)), p) for p in values.pop("checkpoints"))
+    globs = tuple(os.path.join(glob.escape(str(folder)), expand(p)) for p in values.pop("checkpoints"))
     if "sketch" in values:
-        absolute = partial(_moved, move=lambda file: str((folder / file).resolve()))
+        absolute = partial(_moved, move=lambda file: str((folder / expand(file)).resolve()))
         values["sketch"] = _each(values["sketch"], absolute)
-    result = folder / values.pop("result") if "result" in values else store / "result.safetensors"
+    result = folder / expand(values.pop("result")) if "result" in values else store / "result.safetensors"
     if values.get("spread"):
         check_spread(values.get("m", Config.m), values.get("backend", Config.backend))
     return Config(script=script.resolve(), checkpoints=globs, store=store.resolve(), result=result.resolve(), **values)

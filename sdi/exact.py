@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from sdi.backends import room
-from sdi.batches import read_batches
 from sdi.checkpoints import Checkpoint
-from sdi.fill import Progress, check_same_examples
+from sdi.fill import Progress, Side, told_where
 from sdi.result import Result
 from sdi.scoring import make_result
 
@@ -34,24 +33,24 @@ def score_exactly(
             raise ValueError(f"eta of {point.path} must be one number with backend='exact'; use m=None instead")
     fast = room("fast")
     main, outside, taus = [], [], []
-    ids: dict[str, tuple[str, ...]] = {}
+    sides = {name: Side(name) for name in loaders}
     with fast.weights_kept(model):
         for k, point in enumerate(points):
             point.load_into(model, fast)
             batches, places = {}, {}
-            for side, loader in loaders.items():
-                read = list(read_batches(loader, side))
-                seen = tuple(i for part in read for i in part.ids)
-                check_same_examples(side, ids.setdefault(side, seen), seen)
-                at = {i: k for k, i in enumerate(seen)}
-                batches[side], places[side] = [part.batch for part in read], [at[i] for i in ids[side]]
-            scores = fast.exact_scores(model, loss, batches["train"], batches["query"], loop=loop, **options)
+            for name, side in sides.items():
+                read = list(side.read(loaders[name]))
+                at = {i: row for row, i in enumerate(i for part in read for i in part.ids)}
+                batches[name], places[name] = [part.batch for part in read], [at[i] for i in side.ids]
+            with told_where(f"checkpoint {point.path}"):
+                scores = fast.exact_scores(model, loss, batches["train"], batches["query"], loop=loop, **options)
             rows = np.ix_(places["train"], places["query"])
             main.append(point.eta * (scores.sdi if mode == "query" else scores.tracin)[rows])
             outside.append(point.eta * scores.outside[rows] * (mode == "query"))
             taus.append(scores.tau[places["query"]])
-            for side, names in ids.items():
-                progress(Progress(k + 1, len(points), side, len(names), 0))
+            for name, side in sides.items():
+                progress(Progress(k + 1, len(points), name, len(side.ids), 0))
     no_error = [np.zeros(part.shape) for part in main]
     total = [np.zeros(part.shape) for part in outside]
-    return make_result(points, ids["train"], ids["query"], mode, main, outside, no_error, total, taus, info)
+    train, query = sides["train"].ids, sides["query"].ids
+    return make_result(points, train, query, mode, main, outside, no_error, total, taus, info)

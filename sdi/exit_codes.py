@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from sdi.errors import AuditError
 from sdi.script import where_in_script
 
-FAILED, BAD_INPUT, STOPPED = 1, 2, 130
+FAILED, BAD_INPUT, STOPPED, PIPE_CLOSED = 1, 2, 130, 141
 
 
 @contextmanager
@@ -22,13 +26,13 @@ def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]
     With json, whatever a user's script prints goes to stderr: stdout is for the document alone.
     """
     try:
-        with redirect_stdout(sys.stderr) if json else nullcontext():
+        with _all_to_stderr() if json else nullcontext():
             yield
     except AuditError as error:
         end(FAILED, f"audit failed: {error}")
     except KeyboardInterrupt:
         end(STOPPED, "stopped; the same command goes on where it was")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = where_in_script(error, script)
         if place is not None:
             end(BAD_INPUT, f"{place}: {type(error).__name__}: {error}")
@@ -40,3 +44,36 @@ def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]
 def end(code: int, message: str) -> None:
     print(f"sdi: {message}", file=sys.stderr)
     raise typer.Exit(code) from None
+
+
+class Commands(TyperGroup):
+    """Commands whose output may not arrive: a closed pipe ends them quietly, a full disk with a message."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            out = super().invoke(ctx)
+            sys.stdout.flush()
+            return out
+        except OSError as error:
+            with suppress(OSError, ValueError, AttributeError):  # what is left unwritten is not tried again at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno == errno.EPIPE:
+                raise typer.Exit(PIPE_CLOSED) from None
+            end(BAD_INPUT, f"stdout cannot be written: {error}")
+
+
+@contextmanager
+def _all_to_stderr() -> Iterator[None]:
+    """Also what a process prints that the script starts: it has the descriptor, not `sys.stdout`."""
+    with redirect_stdout(sys.stderr):
+        try:
+            kept = os.dup(1)
+            os.dup2(2, 1)
+        except OSError:  # closed: there is nothing to keep clean
+            yield
+            return
+        try:
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)

@@ -25,12 +25,19 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
+        if error.filename is None and error.errno not in FULL:  # over a limit, say: the system does not say of what
+            raise OSError(error.errno, error.strerror, str(path)) from None
         if error.errno in FULL:
             raise OSError(
                 error.errno, f"the disk is full: {path} was not written; what was finished before is valid, run again"
             ) from None
         raise
     _flush_folder(path.parent)
+
+
+def expand(path: str | Path) -> Path:
+    """A path whose ~ is the user's home."""
+    return Path(os.path.expanduser(path))  # Path's own raises for a user who does not exist
 
 
 def sha256(path: Path, also: bytes = b"") -> str:

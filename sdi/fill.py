@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sdi.backends import Backend
-from sdi.batches import count_examples, read_batches, take_examples
+from sdi.batches import Examples, count_examples, read_batches, shapes_of, take_examples
 from sdi.checkpoints import Checkpoint
-from sdi.errors import StoreError
+from sdi.errors import AuditError, StoreError
 from sdi.features import Features
 from sdi.loop import Loop
+from sdi.probe import alone, check_row
 from sdi.store import Row, Store
 
 
@@ -52,26 +53,66 @@ def fill(
     Several stores, of one model with several sketches, are filled checkpoint by checkpoint, each loaded once.
     """
     stores = [stores] if isinstance(stores, Store) else stores
-    ids: dict[str, tuple[str, ...]] = {}
+    sides = {side: Side(side) for side in loaders}
     with ExitStack() as stack:
         for store in stores:
             stack.enter_context(store.writing())
         stack.enter_context(job.backend.weights_kept(job.model))
-        work = [(store, side, _featurizer(job, store, steps[side])) for store in stores for side in loaders]
+        work = [(store, side, _featurizer(job, store, steps[side.name])) for store in stores for side in sides.values()]
         for k, checkpoint in enumerate(checkpoints):
             weights = _Weights(job, checkpoint)
             for store, side, make in work:
                 place = (k + 1, len(checkpoints))
-                seen = _fill_side(store, job, checkpoint, side, loaders[side], make, weights, place)
-                check_same_examples(side, ids.setdefault(side, seen), seen)
-    return ids
+                _fill_side(store, job, checkpoint, side, loaders[side.name], make, weights, place)
+    return {name: side.ids for name, side in sides.items()}
 
 
-def check_same_examples(side: str, before: Sequence[str], now: Sequence[str]) -> None:
-    """Refuse a loader that gives other examples at another checkpoint."""
-    odd = sorted(set(before) ^ set(now))
-    if odd:
-        raise ValueError(f"{side} must give the same examples at every checkpoint; {odd[0]!r} is only at some of them")
+@dataclass
+class Side:
+    """The examples of a loader, which must be the same whenever it is read."""
+
+    name: str
+    contents: dict[str, tuple[str, str]] | None = None  # of each id, with its shapes, in the order of the first pass
+    probed: bool = False  # whether a stored row was compared with the model's
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self.contents or ())
+
+    def read(self, loader: Iterable[Any]) -> Iterator[Examples]:
+        """One pass. Other examples than before, or an id that names another one now, are refused.
+
+        Of other shapes, an example may be the same, padded to the longest of another batch.
+        """
+        now: dict[str, tuple[str, str]] = {}
+        for examples in read_batches(loader, self.name):
+            shapes = shapes_of(examples.batch)
+            for i, content in zip(examples.ids, examples.contents, strict=True):
+                before = (self.contents or {}).get(i, (content, shapes))
+                if before[1] == shapes and before[0] != content:
+                    raise ValueError(
+                        f"{self.name} example {i!r} has other content at another checkpoint or repeat; ids must name "
+                        "examples, not places in a shuffled loader"
+                    )
+                now[i] = content, shapes
+            yield examples
+        odd = sorted(set(now) ^ set(now if self.contents is None else self.contents))
+        if odd:
+            raise ValueError(
+                f"{self.name} must give the same examples at every checkpoint; {odd[0]!r} is only at some of them"
+            )
+        self.contents = self.contents or now
+
+
+@contextmanager
+def told_where(place: str) -> Iterator[None]:
+    """Errors of ours say at which checkpoint, too."""
+    try:
+        yield
+    except (ValueError, AuditError) as error:
+        if len(error.args) == 1:  # others make their message from several
+            error.args = (f"{error} ({place})",)
+        raise
 
 
 def _featurizer(job: Job, store: Store, steps: bool) -> Any:
@@ -94,41 +135,50 @@ def _fill_side(
     store: Store,
     job: Job,
     checkpoint: Checkpoint,
-    side: str,
+    side: Side,
     loader: Iterable[Any],
     make: Any,
     weights: _Weights,
     place: tuple[int, int],
-) -> tuple[str, ...]:
-    stored = store.rows(checkpoint.key, side)
-    seen: list[str] = []
+) -> None:
+    stored = store.rows(checkpoint.key, side.name)
     waiting: list[tuple[Features, list[str]]] = []
-    reused = 0
+    done = reused = 0
+
+    def made(batch: Any, ids: Sequence[str], rows: list[int], how: Callable[..., Features]) -> Features:
+        make.model = weights.load()
+        part = batch if len(rows) == len(ids) else take_examples(batch, rows, count_examples(batch))
+        with told_where(f"{side.name}, checkpoint {checkpoint.path}"):
+            return how(part, tuple(ids[k] for k in rows))
 
     def flush() -> None:
         if waiting:
             features = Features.concatenate([part for part, _ in waiting])
-            store.append(checkpoint.key, side, features, [c for _, contents in waiting for c in contents])
+            store.append(checkpoint.key, side.name, features, [c for _, contents in waiting for c in contents])
             waiting.clear()
 
-    for batch, ids, contents in read_batches(loader, side):
-        missing = [k for k, i in enumerate(ids) if not _is_stored(stored, i, contents[k], side)]
+    for batch, ids, contents in side.read(loader):
+        missing = [k for k, i in enumerate(ids) if not _is_stored(stored, i, contents[k], side.name)]
+        if len(missing) < len(ids) and not side.probed and job.options.get("audit") != "off":
+            side.probed = True
+            known = next(k for k in range(len(ids)) if k not in missing)
+            check_row(store, checkpoint, side.name, made(batch, ids, [known], alone(make)), make)
         if missing:
-            make.model = weights.load()
-            part = batch if len(missing) == len(ids) else take_examples(batch, missing, count_examples(batch))
-            waiting.append((make(part, tuple(ids[k] for k in missing)), [contents[k] for k in missing]))
+            waiting.append((made(batch, ids, missing, make), [contents[k] for k in missing]))
             if sum(len(contents) for _, contents in waiting) >= job.shard:
                 flush()
-        seen += ids
+        done += len(ids)
         reused += len(ids) - len(missing)
-        job.progress(Progress(*place, side, len(seen), reused))
+        job.progress(Progress(*place, side.name, done, reused))
     flush()
-    return tuple(seen)
 
 
 def _is_stored(stored: Mapping[str, Row], i: str, content: str, side: str) -> bool:
     if i not in stored:
         return False
     if stored[i].content != content:
-        raise StoreError(f"{side} example {i!r} has other content than when it was stored; give it another id")
+        raise StoreError(
+            f"{side} example {i!r} has other content than when it was stored; give it another id (or, if it is only "
+            "padded to another length, pad all batches to one)"
+        )
     return True

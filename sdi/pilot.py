@@ -15,7 +15,7 @@ from sdi.batches import count_examples, name_examples, take_examples
 from sdi.checkpoints import Checkpoint
 from sdi.fill import Job
 from sdi.sketch_map import SketchMap
-from sdi.spread import costs, share
+from sdi.spread import best_widths, costs
 from sdi.store import Store
 
 EXAMPLES, WIDTH = 8, 256  # at most; what a sketch of this width says of a norm is within some per cent
@@ -49,7 +49,7 @@ def pilot_widths(job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m
             features = job.backend.featurize(model, job.loss, batch, loop=job.loop, sketch=sketch, **options)
             for name, cost in costs(features).items():
                 total[name] += point.eta_of(name) ** 2 * cost
-    return share(total, sizes, sum(min(m, size) for size in sizes.values()))
+    return best_widths(total, sizes, m)
 
 
 def stored_widths(place: Path) -> dict[str, int] | None:

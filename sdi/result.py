@@ -175,10 +175,12 @@ def load(path: str | Path) -> Result:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError) as error:
         raise ValueError(f"{path} is not a result of sdi: {error}") from None
-    if not meta:
+    if not isinstance(meta, dict) or not meta:
         raise ValueError(f"{path} is not a result of sdi: it is a safetensors file of something else")
     if meta.get("version") != VERSION:
         raise ValueError(f"{path} has version {meta.get('version')}, this sdi reads version {VERSION} of a result")
+    if any(key not in meta for key in ("labels", "mode", "info")) or set(meta["labels"]) != set(arrays):
+        raise ValueError(f"{path} is not a result of sdi: its labels were altered")
     made = {}
     for name, label in meta["labels"].items():
         coords = {d: tuple(c) for d, c in label["coords"].items()}

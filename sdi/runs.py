@@ -5,7 +5,7 @@ Everything in a run's folder comes from here: the store's own files, `run.toml` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,11 @@ class Loader:
     """What a script's train() or query() gives, as often as asked; a generator is made anew each time."""
 
     def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
-        self.make, self.first = make, make()
+        self.make = make
+        self.first = make()
+        if not any(hasattr(self.first, name) for name in ("__iter__", "__getitem__")):
+            name = getattr(make, "__name__", "train")
+            raise ValueError(f"{name}() of the script must return batches, got {self.first!r}")
 
     def __iter__(self) -> Iterator[Any]:
         if iter(self.first) is not self.first:
@@ -70,7 +74,10 @@ class Run:
 
     @cached_property
     def model(self) -> Any:
-        return self.script.model()
+        model = self.script.model()
+        if model is None:
+            raise ValueError(f"model() in {self.config.script} must return a model, got None; does it lack a return?")
+        return model
 
     @cached_property
     def loaders(self) -> dict[str, Loader]:
@@ -180,19 +187,24 @@ def score(the: Run) -> Result:
     stores = open_stores(the, the.script.loss)
     ids = the.ids()
     for store in stores:
-        for point in the.points:
-            for side, names in ids.items():
-                stored = store.rows(point.key, side)
-                lacking = [i for i in names if i not in stored]
-                if lacking:
-                    raise StoreError(
-                        f"store {store.path} lacks {len(lacking)} of {len(names)} {side} examples at checkpoint "
-                        f"{point.path.name}, {lacking[0]!r} among them; run `sdi featurize` first"
-                    )
+        check_filled(store, the.points, ids)
     settings = {"m": c.m, "spread": c.spread, "seed": c.seed, "family": c.family, "sketch": sketch_text(c.sketch)}
     info = run_info(the.points, **settings, mode=c.mode, backend=c.backend, repeats=c.repeats)
     results = [score_store(store, the.points, ids["train"], ids["query"], c.mode, info) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))
+
+
+def check_filled(store: Store, points: Sequence[Checkpoint], ids: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a store that lacks some of these examples, by side, at some checkpoint."""
+    for point in points:
+        for side, names in ids.items():
+            stored = store.rows(point.key, side)
+            lacking = [i for i in names if i not in stored]
+            if lacking:
+                raise StoreError(
+                    f"store {store.path} lacks {len(lacking)} of {len(names)} {side} examples at checkpoint "
+                    f"{point.path.name}, {lacking[0]!r} among them; run `sdi featurize` first"
+                )
 
 
 def open_stores(the: Run, loss: Any = None) -> list[Store]:

@@ -14,7 +14,7 @@ from sdi.features import Features
 from sdi.labelled import Labelled
 from sdi.result import MODES, Result
 from sdi.store import Store
-from sdi.uncertainty import standard_error
+from sdi.uncertainty import doubts, sizes, standard_error
 
 Array = np.ndarray
 
@@ -49,8 +49,9 @@ def score(
                 outside.append(np.zeros_like(main))
         by_checkpoint.append(main)
         stderr.append(_stderr(store, train, query, eta, mode))
-        total_stderr.append(_stderr(store, summed(train), summed(query), eta, "tracin"))
+        total_stderr.append(_stderr(store, train, query, eta, "tracin"))
         taus.append(train.tau if mode == "train" else query.tau)
+    info = {**info, "notes": [*info.get("notes", []), *doubts(store.sketch)]}
     return make_result(
         checkpoints, train_ids, query_ids, mode, by_checkpoint, outside, stderr, total_stderr, taus, info
     )
@@ -101,16 +102,9 @@ def weigh(features: Features, eta: Float[Array, "P"]) -> Features:
     return Features(features.values * columns, features.tau, features.blocks, features.sketch, outside, features.ids)
 
 
-def summed(features: Features) -> Features:
-    """The features summed over steps."""
-    return Features(features.g, features.tau, features.blocks, features.sketch, None, features.ids)
-
-
 def _stderr(store: Store, train: Features, query: Features, eta: Array, mode: str) -> Array:
-    if mode == "query":
-        train = summed(train)
-    if mode == "train":
-        query = summed(query)
-    error = standard_error(store.sketch, train, query, eta)
+    a = sizes(train, store.dtype, whole=mode in ("query", "tracin"))
+    b = sizes(query, store.dtype, whole=mode in ("train", "tracin"))
+    error = standard_error(store.sketch, a, b, eta)
     # (n, tau, q) or (n, tau, q, tau'): training axes first; the query's axis stands second in a result.
     return error.swapaxes(1, 2) if mode in ("train", "matrix") else error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -40,16 +40,26 @@ def load_script(path: Path) -> Script:
 
 
 def where_in_script(error: BaseException, script: Path | None = None) -> str | None:
-    """The place in the user's script that an error came from; None if it did not, or if the message is our own."""
+    """The place in the user's code that an error came from; None if it did not, or if the message is our own.
+
+    The user's is the script, and whatever it imports that is not installed.
+    """
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"
     place, ours = None, False
     for frame, line in traceback.walk_tb(error.__traceback__):
-        ours = str(frame.f_globals.get("__name__", "")).split(".")[0] == "sdi"
-        if frame.f_globals.get(MARK) or frame.f_code.co_filename == str(script):
-            name = frame.f_code.co_name
-            place = f"{frame.f_code.co_filename}, line {line}" + ("" if name == "<module>" else f", in {name}()")
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        top = _top_package(frame.f_globals)
+        ours = top == "sdi"
+        installed = ours or top in sys.stdlib_module_names or "-packages" in file or file.startswith("<")
+        if frame.f_globals.get(MARK) or file == str(script) or not installed:
+            place = f"{file}, line {line}" + ("" if name == "<module>" else f", in {name}()")
     return None if ours else place
+
+
+def _top_package(scope: Mapping[str, Any]) -> str:
+    """Of a module's globals; that of `python -m sdi.cli` has another name than its package's."""
+    return str(scope.get("__package__") or scope.get("__name__", "")).partition(".")[0]
 
 
 def _run(path: Path) -> ModuleType:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from rich import box
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -83,8 +82,9 @@ def top_table(top: Top, result: Result | None = None) -> Group:
         table.add_column("step 1 2 3 …", no_wrap=True, overflow="ellipsis")
     for row in top:
         late = "" if math.isnan(row.late) else f"{row.late:.0%}"
-        cells = [str(row.rank), escape(row.train), f"[{sign_style(row.score)}]{number_text(row.score)}[/]"]
-        cells += [f"{Z95 * row.stderr:.2g}", "~" if row.tied else "", late]
+        score = Text(number_text(row.score), sign_style(row.score))
+        error, tie = f"{Z95 * row.stderr:.2g}", "~" if row.tied else ""
+        cells: list[str | Text] = [str(row.rank), Text(row.train), score, error, tie, late]
         drawn = [spark(result.sdi.sel(train=row.train, query=top.query).values.tolist())] if steps and result else []
         table.add_row(*cells, *drawn)
     if not len(top):
@@ -101,7 +101,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Se
     for name in head:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(Text(str(cell)) for cell in row))
     return table
 
 

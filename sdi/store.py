@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -30,14 +31,17 @@ from safetensors.numpy import save
 import sdi
 from sdi.errors import SketchMismatch, StoreError, nearest
 from sdi.features import Features
-from sdi.files import PART, map_safetensors, sha256, write_whole
+from sdi.files import PART, expand, map_safetensors, sha256, write_whole
 from sdi.lock import locked
 from sdi.sketch_map import Block, SketchMap
 
 VERSION = 1
 DTYPES = ("float32", "float16", "float64")
 LABELS = ("ids", "contents", "tau")
-OURS = ("lock", "run.toml", "manifest.json" + PART)  # what may stand in a folder before it is a store
+WHOLE = ("run.toml", "manifest.json", "result.safetensors")
+PARTS = tuple(name + PART for name in WHOLE)
+OURS = ("lock", "run.toml", "result.safetensors", *PARTS)  # what may stand in a folder before it is a store
+SHARD = re.compile(r".*-[0-9a-f]{8}/(train|query)/shard-\d{5,}\.(safetensors|json)(\.part)?")
 
 
 class Row(NamedTuple):
@@ -55,7 +59,7 @@ class Store:
     def __init__(
         self, path: str | Path, manifest: dict[str, Any] | None = None, sketch: SketchMap | None = None
     ) -> None:
-        self.path = Path(path)
+        self.path = expand(path)
         self.manifest = _read_manifest(self.path) if manifest is None else manifest
         # Read from the manifest, a sketch of a user's class is a record: opening a store runs no code of a user.
         self.sketch = SketchMap.from_json(json.dumps(self.manifest["sketch"])) if sketch is None else sketch
@@ -80,11 +84,7 @@ class Store:
             try:
                 self._refuse_if_other()
                 self._rows.clear()
-                for part in self.path.rglob(f"*{PART}"):
-                    part.unlink()
-                for shard in self.path.rglob("shard-*.safetensors"):
-                    if not shard.with_suffix(".json").is_file():
-                        shard.unlink()
+                self._clear_away()
                 yield
             finally:
                 if not self._manifest.is_file():
@@ -92,6 +92,16 @@ class Store:
                     with suppress(OSError):  # not empty, or another's by now
                         for folder in new:
                             folder.rmdir()
+
+    def _clear_away(self) -> None:
+        """Files of ours that are half written. Whatever else stands in the folder is another's."""
+        for name in PARTS:
+            (self.path / name).unlink(missing_ok=True)
+        for file in list(self.path.glob("*/*/shard-*")):
+            if SHARD.fullmatch(file.relative_to(self.path).as_posix()):
+                lone = file.suffix == ".safetensors" and not file.with_suffix(".json").is_file()
+                if lone or file.suffix == PART:
+                    file.unlink()
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -225,12 +235,15 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if version != VERSION:
         newer = "; it was written by a newer one" if isinstance(version, int) and version > VERSION else ""
         raise StoreError(f"store {path} has version {version}, this sdi reads version {VERSION}{newer}")
-    return _read_json(manifest, ("sketch", "config"))
+    content = _read_json(manifest, ("sketch", "config"))
+    if not isinstance(content["config"], dict) or content["config"].get("dtype") not in DTYPES:
+        raise StoreError(f"{manifest} was altered; use a new folder")
+    return content
 
 
 def _read_sidecar(path: Path) -> dict[str, Any]:
     content = _read_json(path, (*LABELS, "sha256"))
-    if len({len(content[name]) for name in LABELS}) > 1:
+    if any(not isinstance(content[name], list) for name in LABELS) or len({len(content[name]) for name in LABELS}) > 1:
         raise StoreError(f"{path} was altered; delete it with its shard and run again")
     return content
 

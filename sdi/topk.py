@@ -14,11 +14,11 @@ from jaxtyping import Float, Int
 
 from sdi.checkpoints import Checkpoint
 from sdi.features import Features
-from sdi.scoring import summed, weigh
+from sdi.scoring import weigh
 from sdi.store import Row, Store, decoded, find_row
 from sdi.summaries import late_mass
 from sdi.top import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
-from sdi.uncertainty import standard_error
+from sdi.uncertainty import sizes, standard_error
 
 Array = np.ndarray
 BLOCK_BYTES = 64 << 20
@@ -51,10 +51,12 @@ def stream_top(
     by: str = "signed",
     late: float = LATE,
     each_step: bool = False,
+    train: Sequence[str] | None = None,
 ) -> list[Top]:
     """The k best training examples for each query at these steps; what `Result.top` gives, for stores of any size.
 
-    With `each_step`, a ranking for every one of the steps, query by query.
+    each_step: a ranking for every one of the steps, query by query.
+    train: the ids to rank; None: all in the store, those of earlier runs among them.
     """
     check_order(k, by)
     features = [store.read(c.key, "query", queries) for c in checkpoints]
@@ -82,7 +84,7 @@ def stream_top(
         shares = late_mass(np.abs(by_step), half)[:, [target.query for target in targets]]
         return order_keys(scores[:, : len(targets)], shares, by, late)
 
-    best = stream_best(store, checkpoints, columns, keys_of, k + 1)  # one more: the last row may be tied with it
+    best = stream_best(store, checkpoints, columns, keys_of, k + 1, train)  # one more: the last row may be tied with it
     return [
         _detailed(store, checkpoints, features, weighted, eta, target, ids, half, by, k)
         for target, ids in zip(targets, best, strict=True)
@@ -105,10 +107,11 @@ def _detailed(
     j, tau = target.query, features[0].phi.shape[1]
     scores, errors, by_step = np.zeros(len(ids)), np.zeros(len(ids)), np.zeros((len(ids), tau))
     for c, f, w, e in zip(checkpoints, features, weighted, eta, strict=True) if ids else ():
-        train, mine = summed(store.read(c.key, "train", ids)), _one(f, j)
-        scores += train.values @ target.of(w)
-        by_step += train.values @ w.phi[j].T
-        error = standard_error(store.sketch, train, summed(mine) if target.whole else mine, e)[:, 0]
+        train = store.read(c.key, "train", ids)
+        scores += train.g @ target.of(w)
+        by_step += train.g @ w.phi[j].T
+        a, b = sizes(train, store.dtype, whole=True), sizes(_one(f, j), store.dtype, whole=target.whole)
+        error = standard_error(store.sketch, a, b, e)[:, 0]
         errors += error if target.whole else error[:, target.first - 1 : target.last].sum(axis=1)
     shares = late_mass(np.abs(by_step), half[j]) if ids else np.zeros(0)
     keys = np.abs(scores) if by != "signed" else scores
@@ -135,12 +138,13 @@ def stream_best(
     columns: Sequence[Float[Array, "C D"]],
     keys_of: Callable[[Float[Array, "b C"]], Float[Array, "b T"]],
     k: int,
+    train: Sequence[str] | None = None,
 ) -> list[list[str]]:
     """For each target, the ids of the k training examples with the largest keys, best first; without keys of -inf."""
     ids: list[str] = []
     best: Best | None = None
     transposed = [np.ascontiguousarray(c.T) for c in columns]
-    for names, parts in train_blocks(store, checkpoints):
+    for names, parts in train_blocks(store, checkpoints, train):
         scores = sum(part @ c for part, c in zip(parts, transposed, strict=True))
         keys = keys_of(np.asarray(scores))
         best = Best(keys.shape[1], k) if best is None else best
@@ -184,9 +188,14 @@ class Best:
         return out
 
 
-def train_blocks(store: Store, checkpoints: Sequence[Checkpoint]) -> Iterator[tuple[list[str], list[Array]]]:
+def train_blocks(
+    store: Store, checkpoints: Sequence[Checkpoint], train: Sequence[str] | None = None
+) -> Iterator[tuple[list[str], list[Array]]]:
     """Blocks of training rows: their ids, and at every checkpoint their values, mapped where they stand together."""
     rows = [store.rows(c.key, "train") for c in checkpoints]
+    if train is not None:
+        wanted = {i: find_row(rows[0], i, "train") for i in train}
+        rows[0] = {i: row for i, row in rows[0].items() if i in wanted}  # in the order in which they are stored
     size = max(1, BLOCK_BYTES // (store.sketch.size * store.dtype.itemsize))
     names: list[str] = []
     for i, row in rows[0].items():

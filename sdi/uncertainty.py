@@ -3,9 +3,16 @@
 A score is sum_k eta_k sum_p <S g_p, S phi_p> over checkpoints k and parameters p. Sketches of different parameters are
 independent, so within a checkpoint variances add; all checkpoints share one sketch, so between them standard deviations
 do. Norms are those of the sketched parts, whose squares are unbiased for the true ones.
+
+A store of float16 adds its rounding: every number x becomes x + e with |e| <= 2^-11 |x|. As errors that are independent
+of one another, those of phi add sum_i g_i^2 e_i^2 <= 2^-22 |g|^2 |phi|^2 to the variance, and those of g as much; of a
+sum over steps, each step adds its own. (Numbers below 2^-14 of their example's largest are rounded to 2^-25 of that,
+the size of float32's rounding, which is not counted either.)
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -16,16 +23,50 @@ from sdi.sketch_map import SketchMap
 
 Array = np.ndarray
 Z95 = 1.959963984540054
+ROUNDING = {np.dtype(np.float16): 2.0**-11}
 
 
-def standard_error(
-    sketch: SketchMap, train: Features, query: Features, eta: Float[Array, "P"]
-) -> Float[Array, "n ..."]:
-    """Bound on the standard deviation of one checkpoint's scores: train values (n, ...) against query values."""
-    factor = np.array([worst_case(sketch.sketches[b.name]) for b in sketch.blocks]) * np.square(eta)
-    a, b = (block_norms(f.values, f) for f in (train, query))
-    variance = np.tensordot(a * factor, b, axes=(-1, -1))
+class Sizes(NamedTuple):
+    """Of each parameter's part of a feature: the square of its norm, and the variance that rounding adds to it."""
+
+    squares: Float[Array, "... P"]
+    rounding: Float[Array, "... P"] | None
+
+
+def sizes(features: Features, dtype: np.dtype, whole: bool) -> Sizes:
+    """Of features that were stored as dtype; if whole, of their sum over steps."""
+    squares = block_norms(features.g if whole else features.values, features)
+    if dtype not in ROUNDING:
+        return Sizes(squares, None)
+    rounded = block_norms(features.values, features)
+    if whole and features.has_steps:
+        rounded = rounded.sum(axis=1)
+        rounded += 0 if features.outside is None else block_norms(features.outside, features)
+    return Sizes(squares, ROUNDING[dtype] ** 2 * rounded)
+
+
+def standard_error(sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]) -> Float[Array, "n ..."]:
+    """Bound on the standard deviation of one checkpoint's scores: train (n, ...) against query."""
+    factor = np.array([worst_case(sketch.sketches[b.name]) for b in sketch.blocks])
+    weight = np.square(eta)
+    variance = np.tensordot(train.squares * factor * weight, query.squares, axes=(-1, -1))
+    if train.rounding is not None and query.rounding is not None:
+        variance += np.tensordot(train.rounding * weight, query.squares, axes=(-1, -1))
+        variance += np.tensordot(train.squares * weight, query.rounding, axes=(-1, -1))
     return np.sqrt(variance)
+
+
+def doubts(sketch: SketchMap) -> list[str]:
+    """What a reader should know of error bars: norms are seen through the sketch, which may miss them altogether."""
+    factors = {name: worst_case(one) for name, one in sketch.sketches.items()}
+    wide = {name: factor for name, factor in factors.items() if factor >= 1}
+    if not wide:
+        return []
+    worst = max(wide, key=lambda name: wide[name])
+    return [
+        f"error bars may be far too small for {', '.join(wide)}: the standard error of a sketched product is up to "
+        f"{wide[worst] ** 0.5:.2g} times the norms ({worst}), and so is that of the norms themselves; take a larger m"
+    ]
 
 
 def block_norms(values: Float[Array, "... D"], features: Features) -> Float[Array, "... P"]:

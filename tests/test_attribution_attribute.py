@@ -16,6 +16,7 @@ from test_attribution_cases import (
     World,
     assert_close,
     assert_same_result,
+    counting,
     dense,
     make_batches,
     make_model,
@@ -23,6 +24,8 @@ from test_attribution_cases import (
     world,
 )
 
+import sdi
+import sdi.fast
 import sdi.reference
 from sdi import Loop, SketchMap
 from sdi.fast import token_cross_entropy
@@ -211,6 +214,10 @@ def test_the_standard_error_is_the_bound_of_every_parameters_part(world: World) 
         ({"shard": 0}, "^shard must be at least 1, got 0$"),
         ({"m": 0}, "^m must be at least 1, got 0$"),
         (
+            {"backend": "exact", "repeats": 2},
+            "^repeats must be 1 with backend='exact', which has no sketch to draw again, got 2$",
+        ),
+        (
             {"backend": "exact", "mode": "matrix"},
             "^mode must be 'query' or 'tracin' with backend='exact', got 'matrix'",
         ),
@@ -227,6 +234,40 @@ def test_wrong_words_are_refused(world: World, options: dict[str, Any], words: s
     with pytest.raises(ValueError, match=words):
         world.attribute(**options)
     assert not Path("x").exists()
+
+
+@pytest.mark.parametrize("name", ["m", "seed", "repeats", "shard", "budget"])
+def test_whole_numbers_may_be_numpys_and_must_be_whole(world: World, name: str) -> None:
+    value = {"m": 16, "seed": 3, "repeats": 2, "shard": 2, "budget": 1 << 30}[name]
+    result, wanted = (world.attribute(**{name: kind(value)}) for kind in (np.int64, int))
+    assert_same_result(result, wanted)
+    result.save(world.folder / "r.safetensors")
+    assert sdi.load(world.folder / "r.safetensors").info == wanted.info
+    for bad in (2.0, "2", True, np.float32(2)):
+        with pytest.raises(TypeError, match=f"^{name} must be an integer, got "):
+            world.attribute(**{name: bad})
+
+
+def test_widths_of_each_parameter_may_be_numpys(world: World) -> None:
+    shapes = sdi.fast.body_shapes(world.model, world.loop)
+    wanted = world.attribute(m=dict.fromkeys(shapes, 16))
+    assert_same_result(world.attribute(m=dict.fromkeys(shapes, np.int32(16))), wanted)
+    with pytest.raises(TypeError, match=r"^m of 'core.* must be an integer, got 1.5$"):
+        world.attribute(m=dict.fromkeys(shapes, 1.5))
+
+
+def test_the_exact_backend_tells_of_progress_and_keeps_to_the_budget(world: World) -> None:
+    seen: list[Any] = []
+    with counting(sdi.fast, "exact_scores") as calls, pytest.MonkeyPatch.context() as patch:
+        exact = sdi.fast.exact_scores
+        given: list[Any] = []
+        patch.setattr(sdi.fast, "exact_scores", lambda *a, **options: (given.append(options), exact(*a, **options))[1])
+        world.attribute(backend="exact", progress=seen.append, budget=1 << 30, memory="recompute")
+    assert len(calls) == 2
+    assert [(o["budget"], o["memory"], o["audit"]) for o in given] == [(1 << 30, "recompute", "off")] * 2
+    assert [(p.checkpoint, p.checkpoints, p.side, p.done, p.reused) for p in seen] == [
+        (c, 2, side, n, 0) for c in (1, 2) for side, n in (("train", 7), ("query", 3))
+    ]
 
 
 def test_the_exact_backend_wants_one_eta_per_checkpoint(world: World) -> None:
@@ -250,8 +291,21 @@ def test_a_nan_in_a_checkpoint_is_an_error_that_says_where(world: World) -> None
         world.points[1].core[0].mlp.down.weight[2, 3] = torch.nan
     save_checkpoint(world.paths[1], world.points[1], 0.25)
     for backend in ("fast", "exact"):
-        with pytest.raises(sdi.NonFiniteError, match=r"is nan; check "):
+        with pytest.raises(sdi.NonFiniteError, match=r"is nan; check .*checkpoint .*/step-10.safetensors\)$"):
             world.attribute(backend=backend)
+
+
+def test_an_error_of_ours_says_at_which_checkpoint_and_of_which_side(world: World) -> None:
+    def mean(model: Any, batch: Any) -> Any:
+        return token_cross_entropy(model, batch).mean()
+
+    def wrong(model: Any, batch: Any) -> Any:
+        raise UnicodeDecodeError("utf-8", b"x", 0, 1, "as it was")
+
+    with pytest.raises(ValueError, match=r"one value per example.* \(train, checkpoint .*/step-9.safetensors\)$"):
+        world.attribute(loss=mean)
+    with pytest.raises(UnicodeDecodeError, match=r"as it was$"):  # its message is not one text
+        world.attribute(loss=wrong)
 
 
 def test_the_audit_runs_unless_it_is_off(world: World) -> None:
@@ -259,7 +313,7 @@ def test_the_audit_runs_unless_it_is_off(world: World) -> None:
         losses = token_cross_entropy(model, batch)
         return losses * losses.mean()
 
-    with pytest.raises(sdi.AuditError):
+    with pytest.raises(sdi.AuditError, match=r"\(train, checkpoint .*/step-9.safetensors\)$"):
         world.attribute(loss=mixed, audit="first", store=world.store)
     assert not world.store.exists()
     world.attribute(loss=mixed, audit="off")

@@ -22,8 +22,10 @@ from test_attribution_cases import (
     world,
 )
 
+import sdi
 from sdi import StoreError
 from sdi.batches import Examples, name_examples, take_examples
+from sdi.checkpoints import find_checkpoints
 
 __all__ = ["world"]
 Pair = namedtuple("Pair", "x y")
@@ -131,6 +133,27 @@ def test_ids_that_do_not_fit_are_refused(ids: Any) -> None:
         name_examples({"x": X, "id": ids})
 
 
+@pytest.mark.parametrize("side", ["train", "query"])
+@pytest.mark.parametrize("backend", ["fast", "exact"])
+def test_a_single_batch_in_place_of_a_list_is_refused(world: World, side: str, backend: str) -> None:
+    for batch, kind in ((TRAIN[0], "dict"), (TRAIN[0]["tokens"], "Tensor")):
+        words = rf"^{side} must be a list of batches or a DataLoader, got a single batch \({kind}\): write \[batch\]$"
+        with pytest.raises(ValueError, match=words):
+            world.attribute(**{side: batch}, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["fast", "exact"])
+def test_what_is_no_loader_is_refused(world: World, backend: str) -> None:
+    with pytest.raises(ValueError, match=r"^train must be a list of batches or a DataLoader, got None$"):
+        world.attribute(train=None, backend=backend)
+
+
+def test_entries_of_lists_are_told_apart_where_one_ends_and_the_next_begins() -> None:
+    a = name_examples({"a": [1, 12], "b": [23, 3], "y": np.zeros(2)})
+    assert a.contents[0] != a.contents[1]
+    assert name_examples({"x": X}).contents[0] == "930739db567dd44d"  # those of arrays stay what they were
+
+
 @pytest.mark.parametrize("batch", [{}, {"x": 3}, None, {"x": ["a"]}])
 def test_a_batch_without_arrays_is_refused(batch: Any) -> None:
     with pytest.raises(ValueError, match=r"^a batch must hold an array whose first axis counts examples, got "):
@@ -149,11 +172,20 @@ def test_an_empty_loader_is_refused(world: World, side: str, backend: str) -> No
         assert not world.store.exists()
 
 
-def test_a_generator_is_refused_at_the_second_checkpoint_and_serves_for_one(world: World) -> None:
-    with pytest.raises(
-        ValueError, match=r"train gave no examples; .*not a generator, which is used up after one check"
-    ):
-        world.attribute(train=iter(TRAIN))
+@pytest.mark.parametrize("side", ["train", "query"])
+@pytest.mark.parametrize("backend", ["fast", "exact"])
+def test_a_generator_is_refused_before_anything_is_made_where_it_must_be_read_again(
+    world: World, side: str, backend: str
+) -> None:
+    words = f"^{side} must be a list or a DataLoader, .* 2 checkpoints .*got a generator, .* write list"
+    with featurized() as calls, pytest.raises(ValueError, match=words):
+        world.attribute(**{side: (batch for batch in TRAIN)}, backend=backend)
+    with pytest.raises(ValueError, match=f"^{side} must be a list .* 1 checkpoints and 2 repeats"):
+        world.attribute(**{side: (batch for batch in TRAIN)}, checkpoints=world.paths[0], repeats=2)
+    assert not calls
+
+
+def test_a_generator_serves_for_one_checkpoint(world: World) -> None:
     first = world.attribute(checkpoints=world.paths[0], train=iter(TRAIN), query=iter(QUERY))
     assert_same_result(first, world.attribute(checkpoints=world.paths[0]))
 
@@ -176,7 +208,8 @@ def test_one_id_may_stand_on_both_sides(world: World) -> None:
 def test_an_id_with_other_content_than_was_stored_is_refused(world: World) -> None:
     world.attribute(store=world.store)
     with pytest.raises(
-        StoreError, match=r"^query example 'q-0' has other content than when it was stored; give it another"
+        StoreError,
+        match=r"^query example 'q-0' has other content than when it was stored; give",
     ):
         world.attribute(store=world.store, query=make_batches(1, "q", seed=5))
 
@@ -193,6 +226,66 @@ def test_other_examples_at_another_checkpoint_are_refused(world: World, backend:
     words = "^train must give the same examples at every checkpoint; 't-3' is only at some of them$"
     with pytest.raises(ValueError, match=words):
         world.attribute(train=Growing(), backend=backend)
+
+
+class Renumbered:
+    """A shuffling loader that names examples by their places."""
+
+    def __init__(self, batches: list[dict[str, Any]]) -> None:
+        self.whole, self.times = one_batch(batches), 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.times += 1
+        n = len(self.whole["tokens"])
+        order = np.random.default_rng(self.times).permutation(n)
+        yield {k: v[order] for k, v in self.whole.items()} | {"id": list(range(n))}
+
+
+@pytest.mark.parametrize("side", ["train", "query"])
+@pytest.mark.parametrize("changes", [{}, {"backend": "exact"}, {"repeats": 2}])
+def test_ids_that_name_places_in_a_shuffled_loader_are_refused(world: World, side: str, changes: Any) -> None:
+    loader = Renumbered(TRAIN)
+    if "repeats" in changes:
+        changes = {**changes, "checkpoints": world.paths[0]}
+    words = (
+        rf"^{side} example '\d' has other content at another checkpoint or repeat; ids must name examples, not places"
+    )
+    with pytest.raises(ValueError, match=words):
+        world.attribute(**{side: loader}, **changes)
+    assert loader.times == 2
+
+
+class Repadded:
+    """A shuffling loader that pads each batch to its longest: at every pass, in other company."""
+
+    def __init__(self, batches: list[dict[str, Any]]) -> None:
+        self.whole, self.times = one_batch(batches), 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self.times += 1
+        n = len(self.whole["tokens"])
+        order = np.random.default_rng(self.times).permutation(n)
+        for rows in (order[:3], order[3:]):
+            batch = {k: v[rows] for k, v in self.whole.items()}
+            extra = torch.zeros(len(rows), self.times + len(rows), dtype=torch.long)
+            yield batch | {"id": [f"t-{k}" for k in rows], "note": extra}
+
+
+def test_an_example_may_be_padded_otherwise_at_another_checkpoint(world: World) -> None:
+    loader = Repadded(TRAIN)
+    result = world.attribute(train=loader)
+    assert loader.times == 2
+    plain = world.attribute()
+    order = [result.sdi.coords["train"].index(i) for i in plain.sdi.coords["train"]]
+    np.testing.assert_allclose(result.sdi.values[order], plain.sdi.values, rtol=1e-12)
+
+
+def test_an_id_that_names_another_example_at_another_checkpoint_is_not_stored(world: World) -> None:
+    with pytest.raises(ValueError, match="ids must name examples"):
+        world.attribute(train=Renumbered(TRAIN), store=world.store)
+    ids = [str(k) for k in range(7)]
+    store, points = sdi.Store(world.store), find_checkpoints(world.paths)
+    assert [list(store.rows(p.key, "train")) for p in points] == [ids, []]
 
 
 def test_only_the_missing_examples_of_a_batch_are_made(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,8 @@ def test_numbers_in_names_count_as_numbers(tmp_path: Path) -> None:
 
 
 def test_several_patterns_keep_their_order_and_name_no_file_twice(tmp_path: Path) -> None:
-    for name in ("a-2", "a-1", "b-1"):
-        save_checkpoint(tmp_path / f"{name}.safetensors", make_model(), eta=0.1)
+    for k, name in enumerate(("a-2", "a-1", "b-1")):
+        save_checkpoint(tmp_path / f"{name}.safetensors", make_model(k), eta=0.1)
     found = find_checkpoints([tmp_path / "b*.safetensors", str(tmp_path / "*.safetensors")])
     assert [c.path.stem for c in found] == ["b-1", "a-1", "a-2"]
 
@@ -216,7 +217,8 @@ def test_a_checkpoint_with_code_in_it_is_refused_before_anything_of_it_runs(worl
         torch.save(content, path, _use_new_zipfile_serialization=form == "zip")
     for eta in (None, [0.1]):
         with pytest.raises(
-            ValueError, match=r"evil.pt is refused, because it holds more than tensors and could run code"
+            ValueError,
+            match=r"^checkpoint [^:]*evil.pt is refused, because it holds more than tensors and could run code",
         ):
             world.attribute(checkpoints=path, eta=eta, store=world.store)
     assert not ran.exists()
@@ -258,8 +260,15 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         find_checkpoints([tmp_path / "no.pt"])
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "folder").mkdir()
-    for pattern in ("*.json", "*", "folder"):
-        with pytest.raises(ValueError, match="names no file"):
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    for pattern, words in (
+        ("a.json", "$"),
+        ("folder", r", but a folder; name the files in it, such as '.*/folder/\*.safetensors'$"),
+        ("*", ", but a folder"),
+        ("*.index.json", " that can be read: model.safetensors.index.json is the index of a checkpoint in several"),
+        ("model.safetensors.index.json", " that can be read: .*; save the state dict in one file$"),
+    ):
+        with pytest.raises(ValueError, match=f"names no file{words}"):
             find_checkpoints(tmp_path / pattern)
     with pytest.raises(ValueError, match=r"^checkpoints must name at least one file, got none$"):
         find_checkpoints([])
@@ -331,12 +340,78 @@ def test_no_checkpoint_is_loaded_twice_and_none_without_need(world: World) -> No
     assert calls == ["step-9", "step-10"]
 
 
-def test_two_checkpoints_of_one_content_are_loaded_once(world: World) -> None:
-    twin = save_checkpoint(world.folder / "other/step-9.safetensors", world.points[0], 0.5)
-    with counting(Checkpoint, "weights", lambda c: c.path.stem) as calls:
-        result = world.attribute(checkpoints=[world.paths[0], twin])
-    assert calls == ["step-9"]
-    assert_close(result.sdi.values, 2 * world.attribute(checkpoints=world.paths[0]).sdi.values)
+def test_two_checkpoints_of_one_content_are_refused(world: World) -> None:
+    twin = save_checkpoint(world.folder / "other/last.safetensors", world.points[0], 0.5)
+    words = "^checkpoints .*/ckpt/step-9.safetensors and .*/other/last.safetensors have the same content; name one of"
+    with pytest.raises(ValueError, match=words):
+        world.attribute(checkpoints=[*world.paths, twin])
+
+
+@pytest.mark.parametrize("name", ["last", "zlast"])
+def test_a_link_and_another_spelling_name_no_file_twice(world: World, monkeypatch: Any, name: str) -> None:
+    folder = world.folder / "ckpt"
+    (folder / f"{name}.safetensors").symlink_to("step-10.safetensors")
+    found = find_checkpoints(folder / "*.safetensors", [0.5, 0.25])
+    assert [c.path.name for c in found] == ["step-9.safetensors", "step-10.safetensors"]
+    monkeypatch.chdir(folder)
+    again = find_checkpoints(["step-9.safetensors", folder / "step-9.safetensors", "../ckpt/step-9.safetensors"])
+    assert [str(c.path) for c in again] == ["step-9.safetensors"]
+    (alone,) = find_checkpoints(folder / f"{name}.safetensors", [0.5])  # as in a cache, whose files are links
+    assert alone.path.name == f"{name}.safetensors"
+
+
+def test_a_pattern_may_name_files_in_folders_of_any_depth(tmp_path: Path) -> None:
+    for k, place in enumerate(("a-1", "d/a-2", "d/e/a-3")):
+        save_checkpoint(tmp_path / f"{place}.safetensors", make_model(k), eta=0.1)
+    assert [c.path.stem for c in find_checkpoints(tmp_path / "**/*.safetensors")] == ["a-1", "a-2", "a-3"]
+
+
+def test_a_home_is_found(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = save_checkpoint(tmp_path / "a.safetensors", make_model(), eta=0.1)
+    assert [c.path for c in find_checkpoints("~/*.safetensors")] == [path]
+
+
+@pytest.mark.parametrize("form", ["safetensors", "pt"])
+@pytest.mark.parametrize("backend", ["fast", "exact"])
+def test_a_checkpoint_that_changes_while_the_run_is_going_is_refused(world: World, form: str, backend: str) -> None:
+    paths = [path.with_suffix(f".{form}") for path in world.paths]
+    if form == "pt":
+        for path, point in zip(paths, world.points, strict=True):
+            save_torch(path, point.state_dict())
+
+    def overwrite(progress: Any) -> None:
+        if progress.checkpoint == 1:
+            state = make_model(5).state_dict()
+            save_torch(paths[1], state) if form == "pt" else save_file(state, paths[1])
+
+    options = {"checkpoints": paths, "backend": backend, "store": None if backend == "exact" else world.store}
+    with pytest.raises(
+        ValueError, match=r"^checkpoint .*/step-10\..* changed while the run was going; start it again$"
+    ):
+        world.attribute(**options, progress=overwrite)
+    if backend == "fast":
+        assert [p.name.rpartition("-")[0] for p in world.store.iterdir() if p.is_dir()] == ["step-9"]
+
+
+def test_a_checkpoint_that_does_not_fit_is_named(world: World) -> None:
+    state = world.points[1].state_dict()
+    del state["core.0.attn.q.weight"]
+    save_file(state, world.paths[1])
+    for backend in ("fast", "exact"):
+        with pytest.raises(
+            ValueError, match=r"^.*/step-10.safetensors: the checkpoint does not fit the model: missing"
+        ):
+            world.attribute(backend=backend)
+
+
+def test_a_torch_file_without_tensors_is_refused_with_its_keys(tmp_path: Path) -> None:
+    for content in ({"net": {"w": torch.ones(2)}, "epoch": 3}, {"model": {"note": "none"}, "epoch": 3}, {}):
+        words = (
+            rf"must hold tensors, at the top or under one of \('model', .*, got only {re.escape(str(list(content)))}$"
+        )
+        with pytest.raises(ValueError, match=words):
+            find_checkpoints(save_torch(tmp_path / "a.pt", content), [0.1])[0].weights()
 
 
 @pytest.mark.parametrize("backend", ["fast", "exact"])

@@ -125,6 +125,10 @@ def test_other_files_and_versions_are_not_results(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"^.*/r is not a result of sdi: "):
             sdi.load(path)
     save_file({"w": np.ones(3)}, path)
+    for meta in ('{"version": 1}', '{"version": 1, "labels": {}, "mode": "query", "info": {}}', "[1]"):
+        save_file({"x": np.ones(2)}, tmp_path / "half", metadata={"sdi": meta})
+        with pytest.raises(ValueError, match=r"half is not a result of sdi: "):
+            sdi.load(tmp_path / "half")
     with pytest.raises(ValueError, match=r"is not a result of sdi: it is a safetensors file of something else$"):
         sdi.load(path)
     save_file({"w": np.ones(3)}, path, metadata={"sdi": json.dumps({"version": 2})})

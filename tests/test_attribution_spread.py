@@ -13,7 +13,7 @@ import sdi
 import sdi.pilot
 from sdi import SketchMap, Store
 from sdi.fast import body_shapes, featurize, token_cross_entropy
-from sdi.spread import costs, share
+from sdi.spread import best_widths, costs
 
 __all__ = ["world"]
 
@@ -32,7 +32,7 @@ def costs_of(world: World) -> dict[str, float]:
 
 def widths_of(world: World, m: int = 32) -> dict[str, int]:
     sizes = {name: prod(shape) for name, shape in body_shapes(world.model, world.loop).items()}
-    return share(costs_of(world), sizes, sum(min(m, size) for size in sizes.values()))
+    return best_widths(costs_of(world), sizes, m)
 
 
 def test_it_is_a_run_with_the_widths_of_the_first_batch(world: World) -> None:
@@ -40,7 +40,7 @@ def test_it_is_a_run_with_the_widths_of_the_first_batch(world: World) -> None:
     assert len(set(widths.values())) > 2
     shapes = body_shapes(world.model, world.loop)
     assert SketchMap.draw(shapes, widths).size <= SketchMap.draw(shapes, 32).size
-    with counting(sdi.pilot, "share", lambda cost, *rest: cost) as seen:
+    with counting(sdi.pilot, "best_widths", lambda cost, *rest: cost) as seen:
         spent = world.attribute(spread=True)
     assert seen == [pytest.approx(costs_of(world), rel=1e-9)]
     assert_same_result(spent, world.attribute(m=widths), rtol=0)
@@ -93,7 +93,7 @@ def test_a_store_spread_otherwise_is_refused(world: World, before: dict[str, Any
         ({"m": None}, "^m must be one width where spread divides its bytes, got None$"),
         ({"m": {"w": 3}}, "^m must be one width where spread divides its bytes, got {'w': 3}$"),
         ({"backend": "exact"}, "^spread must be false with backend 'exact', which takes no sketches$"),
-        ({"train": iter(TRAIN)}, "^train must be a list or a DataLoader with spread, which reads its first batch"),
+        ({"train": iter(TRAIN)}, "^train must be a list or a DataLoader"),
         ({"train": []}, "^train gave no examples; it must be a list or a DataLoader that is not empty$"),
     ],
 )

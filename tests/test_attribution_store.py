@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import subprocess
 import sys
-from dataclasses import replace
+import threading
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 from test_attribution_cases import (
     CONFIG,
@@ -21,6 +26,7 @@ from test_attribution_cases import (
     World,
     assert_close,
     assert_same_result,
+    counting,
     featurized,
     files,
     flat,
@@ -31,6 +37,7 @@ from test_attribution_cases import (
 )
 
 import sdi
+import sdi.fast
 from sdi import Features, Loop, SketchMap, Store, StoreError
 from sdi.fast import token_cross_entropy
 from sdi.files import write_whole
@@ -174,12 +181,229 @@ def loss_with_a_set(model: Any, batch: Any) -> Any:
 
 def test_fingerprints_are_the_same_in_every_process() -> None:
     code = "from test_attribution_store import loss_with_a_set, loss_fingerprint, model_fingerprint, make_model"
+    code += ", Trainer, with_attribute, Settings"
     code += "; print(loss_fingerprint(loss_with_a_set)); print(model_fingerprint(make_model()))"
+    code += "; print(loss_fingerprint(Trainer({'x', 'y', 'z'}).loss), model_fingerprint(with_attribute(Settings())))"
     env = {**os.environ, "PYTHONHASHSEED": "7"}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parent, env=env, capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"{loss_fingerprint(loss_with_a_set)}\n{model_fingerprint(make_model())}\n"
+    wanted = f"{loss_fingerprint(loss_with_a_set)}\n{model_fingerprint(make_model())}\n"
+    wanted += f"{loss_fingerprint(Trainer({'x', 'y', 'z'}).loss)} {model_fingerprint(with_attribute(Settings()))}\n"
+    assert done.stdout == wanted
+
+
+@dataclass
+class Settings:
+    tau: int = 4
+    act: Any = torch.tanh
+
+
+class Named:
+    def __init__(self, tau: int) -> None:
+        self.tau = tau
+        self.deeper = {"rates": [Settings(tau)]}
+
+
+def with_attribute(value: Any) -> Any:
+    model = make_model()
+    model.core[0].attn.setting = value
+    return model
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"tau": 4}, {"tau": 7}),
+        ({"a": {"b": [1, {"c": 4}]}}, {"a": {"b": [1, {"c": 7}]}}),
+        (Settings(4), Settings(7)),
+        (Settings(), Settings(act=torch.relu)),
+        (SimpleNamespace(tau=4), SimpleNamespace(tau=7)),
+        (Named(4), Named(7)),
+        (torch.tanh, torch.relu),
+        (torch.nn.functional.silu, torch.nn.functional.gelu),
+        (lambda x: x, lambda x: 2 * x),
+        (partial(torch.clamp, min=0), partial(torch.clamp, min=-1)),
+        (torch.float32, torch.bfloat16),
+        ([Settings(4)], [Settings(7)]),
+        ({1, 2}, {1, 3}),
+        (np.int64(4), np.int64(7)),
+    ],
+)
+def test_what_stands_in_a_models_attributes_is_part_of_it(one: Any, other: Any) -> None:
+    first, again, second = (model_fingerprint(with_attribute(v)) for v in (one, deepcopy(one), other))
+    assert first == again
+    assert first != second
+    json.dumps(first)
+
+
+def test_a_changed_config_is_named_by_its_key(filled: World) -> None:
+    filled.model.setting = {"loops": {"tau": 4}}
+    filled.attribute(store=filled.folder / "other")
+    filled.model.setting["loops"]["tau"] = 7
+    with pytest.raises(StoreError, match=r"config.model.setting.loops.tau: 4 in the store, 7 now"):
+        filled.attribute(store=filled.folder / "other")
+
+
+def test_what_changes_from_process_to_process_is_not_part_of_a_model() -> None:
+    class Slots:
+        __slots__ = ()
+
+    values = [lambda: object(), lambda: logging.getLogger("x"), lambda: threading.Lock(), Slots, lambda: iter([])]
+    for value in values:
+        assert model_fingerprint(with_attribute(value())) == model_fingerprint(with_attribute(value()))
+    logger = logging.getLogger("y")
+    before = model_fingerprint(with_attribute(logger))
+    logger.setLevel("ERROR")
+    logger.addHandler(logging.NullHandler())
+    assert model_fingerprint(with_attribute(logger)) == before
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    assert model_fingerprint(with_attribute(loop)) == model_fingerprint(with_attribute(loop))
+
+
+BETA: Any = 1.0
+
+
+def scaled_by_beta(x: Any) -> Any:
+    return BETA * x
+
+
+def loss_of_a_constant(model: Any, batch: Any) -> Any:
+    return BETA * token_cross_entropy(model, batch)
+
+
+def loss_of_a_helper(model: Any, batch: Any) -> Any:
+    return scaled_by_beta(token_cross_entropy(model, batch))
+
+
+def loss_of_an_inner_function(model: Any, batch: Any) -> Any:
+    return [BETA * x for x in token_cross_entropy(model, batch)]
+
+
+@pytest.mark.parametrize("loss", [loss_of_a_constant, loss_of_a_helper, loss_of_an_inner_function])
+@pytest.mark.parametrize(("one", "other"), [(1.0, 10.0), ("a", "b"), ((1, 2), (1, 3)), ({"k": [1]}, {"k": [2]})])
+def test_the_constants_that_a_loss_reads_are_part_of_it(
+    monkeypatch: pytest.MonkeyPatch, loss: Any, one: Any, other: Any
+) -> None:
+    found = []
+    for value in (one, deepcopy(one), other):
+        monkeypatch.setitem(globals(), "BETA", value)
+        found.append(loss_fingerprint(loss))
+    assert found[0] == found[1] != found[2]
+    before = loss_fingerprint(loss_twice)
+    monkeypatch.setitem(globals(), "BETA", 3)
+    assert loss_fingerprint(loss_twice) == before  # which does not read it
+
+
+class Trainer:
+    kind = 1
+
+    def __init__(self, beta: Any, started: float = 0.0) -> None:
+        self.beta, self._gamma, self.started = beta, beta, started
+
+    def loss(self, model: Any, batch: Any) -> Any:
+        return self.beta * token_cross_entropy(model, batch)
+
+    def private(self, model: Any, batch: Any) -> Any:
+        return self._scaled(token_cross_entropy(model, batch))
+
+    def _scaled(self, x: Any) -> Any:
+        return self._gamma * x
+
+    def __call__(self, model: Any, batch: Any) -> Any:
+        return self._scaled(1)
+
+
+class ModuleLoss(torch.nn.Module):
+    def __init__(self, smoothing: float) -> None:
+        super().__init__()
+        self.ce = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+
+    def forward(self, model: Any, batch: Any) -> Any:
+        return self.ce(model, batch)
+
+
+def keyword(weight: Any) -> Any:
+    def loss(model: Any, batch: Any, *, weight: Any = weight) -> Any:
+        return weight
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        keyword,
+        lambda beta: Trainer(beta).loss,
+        lambda beta: Trainer(beta).private,
+        Trainer,
+        lambda beta: partial(Trainer(beta).loss),
+        lambda beta: partial(scaled_loss, scale={"a": beta}),
+        lambda beta: ModuleLoss(beta / 10),
+        lambda beta: torch.nn.CrossEntropyLoss(label_smoothing=beta / 10),
+        lambda beta: lambda model, batch: torch.tensor([beta]) if model else Trainer(beta),
+        lambda beta: partial(scaled_loss, torch.tensor([1.0, beta])),
+    ],
+)
+def test_what_a_loss_reads_of_its_object_and_keywords_is_part_of_it(make: Any) -> None:
+    assert loss_fingerprint(make(1.0)) == loss_fingerprint(make(1.0)) != loss_fingerprint(make(10.0 / 2))
+
+
+def test_what_a_method_does_not_read_is_not_part_of_it() -> None:
+    assert loss_fingerprint(Trainer(1.0, 5.0).loss) == loss_fingerprint(Trainer(1.0, 6.0).loss)
+
+
+def test_a_docstring_is_not_part_of_a_loss() -> None:
+    def compiled(doc: str, scale: str = "'a'") -> Any:
+        scope: dict[str, Any] = {}
+        inner = f"    def inner(x):\n        {doc}\n        return x\n"
+        exec(f"def loss(model, batch):\n    {doc}\n{inner}    return inner(model)(batch, {scale}, None)\n", scope)
+        return loss_fingerprint(scope["loss"])
+
+    assert compiled('"one"') == compiled('"another"')
+    assert compiled('"one"') != compiled('"one"', "'b'")
+
+
+class Hidden:
+    """A loss that depends on what no fingerprint sees."""
+
+    def __init__(self) -> None:
+        self.hidden = np.ones(10_000_000, dtype=np.int8)  # too large to be read for a fingerprint
+
+    def __call__(self, model: Any, batch: Any) -> Any:
+        return float(self.hidden[0]) * token_cross_entropy(model, batch)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("mode", ["query", "matrix"])
+def test_a_row_of_each_side_is_made_again_and_must_be_what_is_stored(world: World, mode: str, dtype: str) -> None:
+    loss = Hidden()
+    options = {"store": world.store, "loss": loss, "audit": "first", "mode": mode, "dtype": dtype}
+    wanted = world.attribute(**options)
+    before = files(world.store)
+    with counting(sdi.fast.Featurizer, "features", lambda make, batch, ids=(): tuple(ids)) as calls:
+        assert_same_result(world.attribute(**options), wanted)
+    assert calls == [("t-0",), ("q-0",)]
+    loss.hidden[0] = 2
+    words = (
+        r"^train example 't-0' at checkpoint .*/step-9.safetensors is not stored as it is made now: the two differ by "
+        r"0.[23]\d* of their size .*; the features in .* were made by other code or other kernels; use a new folder$"
+    )
+    with pytest.raises(StoreError, match=words):
+        world.attribute(**options)
+    with pytest.raises(StoreError, match=r"^query example 'q-0' at"):
+        world.attribute(**options, train=make_batches(2, "new", seed=8))
+    world.attribute(**{**options, "audit": "off"})
+    for name, content in before.items():
+        assert (world.store / name).read_bytes() == content
+
+
+def test_the_row_that_is_made_again_is_one_that_is_stored(world: World) -> None:
+    world.attribute(store=world.store, audit="first", train=[{k: v[2:] for k, v in TRAIN[0].items()}], query=TRAIN[2:])
+    with counting(sdi.fast.Featurizer, "features", lambda make, batch, ids=(): tuple(ids)) as calls:
+        world.attribute(store=world.store, audit="first")
+    assert calls[0] == ("t-2",)
 
 
 def test_training_mode_and_private_state_are_not_part_of_a_model() -> None:
@@ -220,12 +444,21 @@ def test_a_damaged_shard_is_named_and_can_be_made_again(filled: World, harm: str
 def test_a_broken_json_is_named(filled: World) -> None:
     sidecar = shards(filled.store)[1].with_suffix(".json")
     whole = sidecar.read_text()
+    for key in ("tau", "ids"):
+        sidecar.write_text(json.dumps(json.loads(whole) | {key: None}))
+        with pytest.raises(StoreError, match=f"{sidecar} was altered; delete it"):
+            filled.attribute(store=filled.store)
     for text in (whole[:-20], "[]", whole.replace('"tau"', '"tao"'), whole.replace('  "t-0",\n', "")):
         if text == whole:
             continue
         sidecar.write_text(text)
         with pytest.raises(StoreError, match=f"{sidecar} was (truncated or )?altered; delete it"):
             filled.attribute(store=filled.store)
+    manifest = json.loads((filled.store / "manifest.json").read_text())
+    for config in ({}, [], {"dtype": "int8"}):
+        (filled.store / "manifest.json").write_text(json.dumps(manifest | {"config": config}))
+        with pytest.raises(StoreError, match=r"manifest.json was altered; use a new folder$"):
+            Store(filled.store)
     (filled.store / "manifest.json").write_text("{")
     with pytest.raises(StoreError, match=r"manifest.json was truncated or altered"):
         Store(filled.store)
@@ -330,6 +563,51 @@ def test_a_full_disk_leaves_finished_shards_valid_and_says_so(world: World, monk
         assert files(world.store).items() <= whole.items() if world.store.exists() else k == 0
     assert_same_result(world.attribute(store=world.store, shard=2), wanted)
     assert files(world.store) == whole
+
+
+def test_files_of_others_in_the_folder_are_left_alone(filled: World) -> None:
+    (key,) = (p.name for p in filled.store.iterdir() if p.name.startswith("step-9"))
+    theirs = [
+        "download.part",
+        "checkpoints/shard-00001-of-00002.safetensors",
+        "checkpoints/download.part",
+        "checkpoints/train/shard-00001.safetensors",
+        f"{key}/train/notes.part",
+        f"{key}/other/shard-00000.safetensors",
+    ]
+    ours = [
+        "manifest.json.part",
+        "run.toml.part",
+        f"{key}/train/shard-00003.safetensors.part",
+        f"{key}/train/shard-00003.json.part",
+        f"{key}/query/shard-00009.safetensors",
+    ]
+    for name in (*theirs, *ours):
+        (filled.store / name).parent.mkdir(parents=True, exist_ok=True)
+        (filled.store / name).write_text("precious")
+    filled.attribute(store=filled.store)
+    assert [name for name in theirs if not (filled.store / name).is_file()] == []
+    assert [name for name in ours if (filled.store / name).is_file()] == []
+
+
+def test_a_home_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(world.folder))
+    monkeypatch.chdir(world.folder)
+    result = world.attribute(store="~/store")
+    result.save("~/result.safetensors")
+    assert_same_result(sdi.load("~/result.safetensors"), result)
+    assert Store("~/store").path == world.store
+    assert not (world.folder / "~").exists()
+
+
+def test_an_error_without_a_place_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(handle: int) -> None:
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(os, "fsync", limited)
+    with pytest.raises(OSError, match=r"File too large: '.*/file'$"):
+        write_whole(tmp_path / "file", b"")
+    assert files(tmp_path) == {}
 
 
 def test_what_is_written_is_flushed_before_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

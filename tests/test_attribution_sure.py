@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom
-from test_attribution_cases import LOOP, TRAIN, dense, make_model, make_world, one_batch
+from test_attribution_cases import LOOP, TRAIN, World, dense, make_model, make_world, one_batch, world
 
 import sdi
 import sdi.fast
@@ -23,7 +23,9 @@ from sdi.checkpoints import find_checkpoints
 from sdi.choose_m import relative_error
 from sdi.fast import token_cross_entropy
 from sdi.scoring import score
-from sdi.uncertainty import Z95
+from sdi.uncertainty import Z95, sizes
+
+__all__ = ["world"]
 
 SEEDS, ALPHA = range(1000, 1200), 1e-3
 
@@ -33,6 +35,7 @@ class InMemory:
 
     def __init__(self, sketch: SketchMap, features: dict[tuple[str, str], Features]) -> None:
         self.sketch, self.blocks, self.features = sketch, sketch.blocks, features
+        self.dtype = np.dtype(np.float64)
 
     def read(self, checkpoint: str, side: str, ids: Any) -> Features:
         f = self.features[checkpoint, side]
@@ -180,3 +183,37 @@ def test_no_gradient_at_all_has_no_error() -> None:
     sketch = SketchMap.keep({"w": (2,)})
     nothing = Features(np.zeros((2, 1, 2)), np.ones(2, int), sketch.blocks, sketch.label)
     assert relative_error([nothing, nothing]) == 0.0
+
+
+@pytest.mark.parametrize("mode", ["query", "train", "matrix", "tracin"])
+def test_without_a_sketch_the_rounding_of_float16_is_the_error(mode: str) -> None:
+    """Every score is within 1.96 stderr; that a claim 1/256 as large is false for some shows that this can fail."""
+    with pytest.MonkeyPatch.context() as patch, make_world(patch) as made:
+        exact, half = (made.attribute(m=None, mode=mode, dtype=dtype) for dtype in ("float64", "float16"))
+    assert not exact.stderr.values.any()
+    for name, stderr in (("sdi", half.stderr), ("tracin", half.tracin_stderr)):
+        error = np.abs(getattr(half, name).values - getattr(exact, name).values)
+        assert error.any()
+        assert (error <= Z95 * stderr.values).all()
+        assert (error > Z95 * stderr.values / 256).any()
+
+
+def test_the_rounding_of_a_sum_over_steps_is_that_of_every_step() -> None:
+    """Steps that cancel: what is left of them is nothing but rounding, and its error is as large as theirs."""
+    sketch = SketchMap.keep({"w": (2,)})
+    steps = np.array([[[1.0, 2.0], [-1.0, -2.0]]])
+    made = sizes(Features(steps, np.array([2]), sketch.blocks, sketch.label), np.dtype(np.float16), whole=True)
+    assert made.squares.tolist() == [[0.0]]
+    assert made.rounding is not None
+    assert made.rounding.tolist() == [[2 * 5 * 2.0**-22]]
+    outside = Features(steps, np.array([2]), sketch.blocks, sketch.label, np.array([[3.0, 0.0]]))
+    with_outside = sizes(outside, np.dtype(np.float16), whole=True)
+    assert with_outside.rounding is not None
+    assert with_outside.rounding.tolist() == [[19 * 2.0**-22]]
+
+
+@pytest.mark.parametrize(("options", "doubtful"), [({"sketch": "mask"}, True), ({"m": 4}, True), ({}, False)])
+def test_a_result_says_where_its_error_bars_cannot_be_trusted(world: World, options: Any, doubtful: bool) -> None:
+    """Norms are seen through the sketch; one that is off by their own size may show nothing."""
+    notes = world.attribute(**options).notes
+    assert any("error bars may be far too small for " in note for note in notes) == doubtful

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from test_attribution_attribute import ragged
 from test_attribution_batches import Shuffled
-from test_attribution_cases import CONFIG, World, make_batches, make_model, save_checkpoint, world
+from test_attribution_cases import CONFIG, TRAIN, World, make_batches, make_model, save_checkpoint, world
 from test_attribution_result import TAU, N, make_result
 
 from sdi import Loop, Result, Store, stream_top, topk
@@ -206,6 +206,33 @@ def assert_same_top_scores(stream: Top, dense: Top) -> None:
     assert names(stream) == names(dense)
     np.testing.assert_allclose([r.score for r in stream], [r.score for r in dense], rtol=1e-10)
     np.testing.assert_allclose([r.stderr for r in stream], [r.stderr for r in dense], rtol=1e-10)
+
+
+@pytest.mark.parametrize("by", ["signed", "late"])
+def test_the_stream_ranks_only_the_examples_that_are_asked_for(world: World, by: str) -> None:
+    world.attribute(store=world.store, shard=2)
+    kept = [TRAIN[2], {k: v[1:] for k, v in TRAIN[0].items()}]
+    result = world.attribute(store=world.store, train=kept)
+    store, points = Store(world.store), find_checkpoints(world.folder / "ckpt/*.safetensors")
+    ids = [i for batch in kept for i in batch["id"]]
+    (top,) = stream_top(store, points, ["q-0"], k=7, by=by, late=0.1, train=ids)
+    assert_same_top(top, result.top(7, query="q-0", by=by, late=0.1), 1e-12)
+    assert len(stream_top(store, points, ["q-0"], k=7)[0]) == 7
+    with pytest.raises(ValueError, match=r"^no train example 't-9' among the 7 stored; did you mean"):
+        stream_top(store, points, ["q-0"], train=["t-0", "t-9"])
+
+
+def test_the_last_row_may_be_tied_with_one_that_is_not_shown_streamed_as_well(world: World) -> None:
+    result = world.attribute(store=world.store)
+    store, points = Store(world.store), find_checkpoints(world.folder / "ckpt/*.safetensors")
+    marks = []
+    for k in range(1, 8):
+        dense, (streamed,) = result.top(k, query="q-0"), stream_top(store, points, ["q-0"], k=k)
+        whole = result.top(7, query="q-0").rows[:k]
+        assert [row.tied for row in streamed] == [row.tied for row in dense] == [row.tied for row in whole]
+        marks.append(streamed.rows[-1].tied)
+    assert marks[-1] is False  # there is none below
+    assert any(marks)
 
 
 def test_the_stream_reads_no_more_than_a_block_at_once(world: World, monkeypatch: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,9 +14,12 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import save_file
+from test_attribution_cases import counting
 from typer.testing import CliRunner
 
 import sdi
+import sdi.inspect
+from sdi.checkpoints import Checkpoint
 from sdi.cli import app
 from sdi.cli_runs import parse_steps
 from sdi.show import top_table
@@ -260,6 +264,16 @@ def test_inspect_sees_everything_and_writes_nothing(project):
         assert words in shown
 
 
+def test_memory_is_counted_after_a_pass_that_is_thrown_away(project, monkeypatch):
+    """What a library loads on first use would be charged to the side that comes first."""
+    fast = sdi.backend("fast")
+    seen, start, run = [], sdi.inspect._start_peak, fast.Featurizer.__call__
+    monkeypatch.setattr(sdi.inspect, "_start_peak", lambda: (seen.append("mark"), start())[1])
+    monkeypatch.setattr(fast.Featurizer, "__call__", lambda *args: (seen.append("pass"), run(*args))[1])
+    call("inspect", project / "run.toml")
+    assert seen == ["pass", "mark", "pass", "pass"] * 2
+
+
 def test_choose_m_with_and_without_a_pilot(project):
     alone = call_json("choose-m", "--target", "0.05")
     assert alone == {"target": 0.05, "bound": 4096, "pilot": None, "pilot_error": None, "pilot_m": 256}
@@ -329,13 +343,63 @@ def test_a_bad_script_is_refused_with_its_place(project, old, new, words):
     assert said.stdout == ""
 
 
+HELPER = """
+def fail(x):
+    raise AssertionError("from the helper")
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "def loss(model, batch):\n",
+            "from helper import fail\ndef loss(model, batch):\n    fail(0)\n",
+            "in fail(): Ass",
+        ),
+        (
+            "def train():\n",
+            "from helper import fail\ndef train():\n    fail(0)\n",
+            "in fail(): AssertionError: from the",
+        ),
+        (
+            "import torch\n",
+            "import torch\nimport helper; helper.fail(0)\n",
+            "in fail(): AssertionError: from the helper",
+        ),
+        ("import torch\n", "import torch, broken\n", "broken.py, line 1: SyntaxError"),
+        ("    return Looped()", "    Looped()", "must return a model, got None"),
+        ('    return batches("t", 10, 1)', "    pass", "train() of the script must return batches, got None"),
+        ("def train():\n", "def train():\n    import sys; sys.exit(0)\n", "in train(): SystemExit: 0"),
+        ("import torch\n", "import torch, sys\nsys.exit('no data')\n", "line 4: SystemExit: no data"),
+    ],
+)
+def test_an_error_in_what_the_script_imports_or_leaves_out_is_the_users(project, old, new, words):
+    script = (project / "task.py").read_text()
+    assert old in script
+    (project / "helper.py").write_text(HELPER)
+    (project / "broken.py").write_text("def")
+    (project / "task.py").write_text(script.replace(old, new, 1))
+    sys.modules.pop("helper", None)
+    said = call("run", project / "run.toml", code=2)
+    assert words in said.stderr
+    assert said.stdout == ""
+    assert not (project / "runs").exists()
+
+
+def test_a_defect_of_ours_still_flies(project, monkeypatch):
+    monkeypatch.setattr("sdi.runs.steps_of", {}.__getitem__)  # a KeyError where no code of the user's is
+    result = runner.invoke(app, ["featurize", str(project / "run.toml")])
+    assert isinstance(result.exception, KeyError)
+
+
 def test_a_failed_audit_is_exit_code_1(project):
     script = (
         (project / "task.py").read_text().replace('model(batch["x"])', '(model(batch["x"]) + model(batch["x"]).mean())')
     )
     (project / "task.py").write_text(script)
     said = call("run", project / "run.toml", code=1)
-    assert "audit failed: example" in said.stderr
+    assert "audit failed: the gradient of example" in said.stderr
     assert "mixes examples" in said.stderr
 
 
@@ -351,6 +415,119 @@ def test_what_a_script_prints_stays_out_of_the_json(project):
     (project / "task.py").write_text("print('hello')\n" + (project / "task.py").read_text())
     assert call_json("run", project / "run.toml")["made"] == 26
     assert "hello" in call("run", project / "run.toml").stdout
+
+
+def test_what_a_process_prints_that_the_script_starts_stays_out_of_the_json(project):
+    starts = "import subprocess; subprocess.run(['echo', 'hello'])\n"
+    (project / "task.py").write_text(starts + (project / "task.py").read_text())
+    command = [sys.executable, "-m", "sdi.cli", "featurize", "run.toml", "--json"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(done.stdout)["made"] == 26
+    assert done.stderr == "hello\n"
+
+
+@pytest.mark.parametrize("json", [["--json"], []])
+def test_a_pipe_that_is_closed_ends_a_command_quietly_and_a_full_device_with_a_line(project, json):
+    call("run", project / "run.toml")
+    command = [sys.executable, "-m", "sdi.cli", "top", "run.toml", "--query", "q-0", *json]
+    closed, out = os.pipe()
+    os.close(closed)
+    with os.fdopen(out, "w") as pipe:
+        done = subprocess.run(command, cwd=project, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=project, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "sdi: stdout cannot be written: [Errno 28] No space left on device\n"
+
+
+def test_top_ranks_the_runs_own_examples_and_not_what_else_is_stored(project):
+    call("run", project / "run.toml")
+    script = (project / "task.py").read_text()
+    (project / "task.py").write_text(script.replace('return batches("t", 10, 1)', 'return batches("t", 10, 1)[1:]'))
+    said = call_json("run", project / "run.toml")
+    assert (said["made"], said["sizes"]["train"]) == (0, 6)
+    result, *streamed = (
+        call_json("top", project / source, "--query", "q-0")[0]["rows"]
+        for source in ("runs/first/result.safetensors", "run.toml", "runs/first")
+    )
+    for rows in streamed:
+        assert [row["train"] for row in rows] == [row["train"] for row in result]
+
+
+def test_top_of_a_run_that_was_killed_says_what_is_lacking(project):
+    call("featurize", project / "run.toml")
+    for file in (project / "runs/first").glob("step-2-*/train/shard-00001.*"):
+        file.unlink()
+    for source in ("run.toml", "runs/first"):
+        said = call("top", project / source, "--query", "q-0", code=2).stderr
+        assert "lacks 4 of 10 train examples at checkpoint step-2.safetensors, 't-4' among them; run `sdi feat" in said
+    shutil.rmtree(next((project / "runs/first").glob("step-2-*")) / "query")
+    call("featurize", project / "run.toml")
+    shutil.rmtree(next((project / "runs/first").glob("step-2-*")) / "query")
+    assert "lacks 1 of 1 query examples" in call("top", project / "run.toml", "--query", "q-0", code=2).stderr
+
+
+@pytest.mark.parametrize("k", ["0", "-1"])
+def test_a_ranking_of_no_rows_is_refused_before_the_run(project, k):
+    assert "k must be at least 1" in call("run", project / "run.toml", "-k", k, code=2).stderr
+    assert not (project / "runs").exists()
+    assert models_built(project) == 0
+
+
+def test_a_result_of_the_exact_backend_does_not_block_the_folder(project):
+    call("run", edit(project, backend="exact"))
+    assert call_json("run", edit(project, backend="fast"))["made"] == 26
+
+
+def test_featurize_refuses_etas_that_lack_a_body_parameter_before_any_work(project):
+    (project / "ckpt/step-2.json").write_text('{"eta": {"core.weight": 0.1}}')
+    said = call("featurize", project / "run.toml", code=2).stderr
+    assert "eta of step-2.safetensors has none for parameter 'core.bias', only for ['core.weight']" in said
+    assert not (project / "runs").exists()
+
+
+def test_a_home_is_found_in_a_config(project, monkeypatch):
+    monkeypatch.setenv("HOME", str(project))
+    other = project / "other"
+    other.mkdir()
+    paths = {
+        "script": "~/task.py",
+        "checkpoints": ["~/ckpt/*.safetensors"],
+        "store": "~/s",
+        "result": "~/r.safetensors",
+    }
+    shutil.move(edit(project, **paths), other / "run.toml")
+    said = call_json("run", other / "run.toml")
+    assert (said["store"], said["result"]) == (str(project / "s"), str(project / "r.safetensors"))
+    assert call_json("run", project / "s/run.toml")["made"] == 0
+
+
+def test_a_finished_run_loads_one_checkpoint_to_see_that_its_code_is_the_same(project):
+    call("run", project / "run.toml")
+    with counting(Checkpoint, "weights", lambda c: c.path.stem) as loaded:
+        said = call_json("run", project / "run.toml")
+    assert (said["made"], said["reused"], loaded) == (0, 26, ["step-1"])
+    script = (project / "task.py").read_text()
+    (project / "task.py").write_text(script.replace("range(4)", "range(7)"))  # in forward(): no fingerprint sees it
+    words = "train example 't-0' at checkpoint"
+    for command in ("run", "featurize"):
+        said = call(command, project / "run.toml", code=2).stderr
+        assert words in said
+        assert "made by other code" in said
+    with counting(Checkpoint, "weights") as loaded:
+        call("score", project / "run.toml")
+    assert loaded == []
+
+
+def test_ids_are_printed_as_they_are(project):
+    script = (project / "task.py").read_text()
+    names = '["animals:dog:3", "a\\\\", "[bold]x[/bold]", "[/]"]'
+    new = 'return [{**batches("t", 4, 1)[0], "id": ' + names + "}]"
+    (project / "task.py").write_text(script.replace('return batches("t", 10, 1)', new))
+    for shown in (call("run", project / "run.toml"), call("top", project / "run.toml", "--query", "q-0")):
+        for name in ("animals:dog:3", "a\\ ", "[bold]x[/bold]", "[/] "):
+            assert f"  {name}" in shown.stdout
 
 
 def test_other_settings_than_the_stores_are_refused(project):
