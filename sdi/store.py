@@ -11,7 +11,7 @@ order of a loader does not matter, more examples append, and a new query set reu
 store depends on the time or the machine: a run that was killed and resumed leaves the same bytes as one that was not.
 A folder becomes a store with its first shard; a call that is refused before leaves nothing behind.
 
-In float16, the rows of each example are divided by a power of two of their own ("scale"), so that no size is too small.
+In float16, each step of each example is divided by a power of two of its own ("values.scale"), so that none is too small.
 """
 
 from __future__ import annotations
@@ -190,13 +190,14 @@ class Store:
         tensors = {"values": features.values}
         if features.outside is not None:
             tensors["outside"] = features.outside
+        scales = {}
         if self.dtype == np.float16:
-            peaks = np.max([np.abs(x).reshape(len(x), -1).max(axis=1) for x in tensors.values()], axis=0)
-            scale = np.ldexp(1.0, np.frexp(peaks)[1] - 1)
-            tensors = {name: x / scale.reshape(-1, *[1] * (x.ndim - 1)) for name, x in tensors.items()}
-            tensors["scale"] = scale
+            peaks = {name: np.abs(x).max(axis=-1) for name, x in tensors.items()}
+            scales = {name: np.ldexp(1.0, np.frexp(peak)[1] - 1) for name, peak in peaks.items()}
+            tensors = {name: x / scales[name][..., None] for name, x in tensors.items()}
         with np.errstate(over="ignore"):
-            out = {name: x.astype(np.float32 if name == "scale" else self.dtype) for name, x in tensors.items()}
+            out = {name: x.astype(self.dtype) for name, x in tensors.items()}
+            out |= {f"{name}.scale": scale.astype(np.float32) for name, scale in scales.items()}
         for name, x in out.items():
             if not np.isfinite(x).all():
                 raise StoreError(f"{name} of shard {shard} do not fit into {self.dtype}; use dtype='float64'")
@@ -206,9 +207,8 @@ class Store:
 def decoded(part: Mapping[str, np.ndarray], name: str, rows: slice | list[int]) -> np.ndarray:
     """Rows of one of a shard's arrays as they were before they were stored."""
     x: np.ndarray = part[name][rows]
-    if "scale" in part:
-        return x * part["scale"][rows].reshape(-1, *[1] * (x.ndim - 1))
-    return x
+    scale = part.get(f"{name}.scale", part.get("scale"))  # of every step, or, in older stores, of every example
+    return x if scale is None else x * scale[rows].reshape(*scale[rows].shape, *[1] * (x.ndim - scale.ndim))
 
 
 def find_row(rows: Mapping[str, Row], i: str, side: str) -> Row:

@@ -42,6 +42,7 @@ from sdi import Features, Loop, SketchMap, Store, StoreError
 from sdi.fast import token_cross_entropy
 from sdi.files import write_whole
 from sdi.fingerprint import loss_fingerprint, model_fingerprint
+from sdi.store import decoded
 
 __all__ = ["world"]
 
@@ -635,6 +636,24 @@ def test_float16_keeps_three_digits_whatever_the_size(world: World) -> None:
         norm = np.abs(wanted.sdi.values).max()
         assert 0 < np.abs(result.sdi.values - wanted.sdi.values).max() <= 2e-3 * norm
         assert_close(result.stderr.values, wanted.stderr.values, rtol=2e-3)
+
+
+def test_float16_keeps_three_digits_of_every_step_however_small(tmp_path: Path) -> None:
+    """Gradients may shrink a thousandfold from step to step; zero is for steps that cannot act."""
+    sketch = SketchMap.draw({"w": (20, 20)}, 16)
+    values = np.random.default_rng(0).normal(size=(3, 5, 16)) * 10.0 ** -np.array([0, 4, 8, 12, 20])[:, None]
+    values[1, 2:] = 0
+    outside = values[:, 4] * 1e-3
+    features = Features(values, np.array([5, 2, 5]), sketch.blocks, sketch.label, outside)
+    store = Store.create(tmp_path / "store", sketch, {"dtype": "float16"})
+    with store.writing():
+        store.append("c", "query", features, ["a", "b", "c"])
+    again = Store(tmp_path / "store").read("c", "query", features.ids)
+    for x, y in ((again.values, values), (again.outside, outside)):
+        assert (np.abs(x - y) <= 2.0**-11 * np.abs(y).max(axis=-1, keepdims=True)).all()
+        assert ((x == 0).all(axis=-1) == (y == 0).all(axis=-1)).all()
+    old = {"values": np.ones((2, 3, 4), np.float16), "scale": np.array([2.0, 8.0], np.float32)}
+    np.testing.assert_array_equal(decoded(old, "values", slice(0, 2))[:, 0, 0], [2.0, 8.0])  # of an earlier version
 
 
 def test_float16_halves_the_store(world: World) -> None:
