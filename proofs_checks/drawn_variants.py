@@ -5,6 +5,10 @@ two 12 x 10 matrices. For each, z = (average Z - X . Y) sqrt(N / Var) and
 z = (average (Z - X . Y)^2 - Var) sqrt(N / V4), with Var exact and V4 the measured variance of (Z - X . Y)^2; for
 neighbours, of one kind and of two, z = average of (Z_1 - mu_1)(Z_2 - mu_2) sqrt(N / (Var_1 Var_2)).
 
+The scale of a dense projection hides in these: normal numbers 5 % too large make the mean 10 % too large, which is one
+standard deviation of a single Z. Norms of columns vary far less: the average of |S e_k|^2 over some columns and all
+draws must be 1, to 1e-12 for the kinds where every column has that norm, else within measured standard errors.
+
 Each z is compared two-sided with the normal quantile for alpha = 1e-6 divided by the number of tests; for the variance
 alpha is nominal, the fourth moment being measured. Seeds are fixed, so a run fails always or never. The mutants show
 the power: each must be rejected by the same test.
@@ -47,7 +51,8 @@ VARIANCES: dict[str, Callable[[Any, Array, Array], float]] = {
     "mask": lambda s, X, Y: mask_variance(X.ravel(), Y.ravel(), M),
 }
 SHAPES = {f"{kind}.{i}": SHAPE for kind in VARIANCES for i in (0, 1)}
-TESTS = 3 * len(SHAPES) - 1
+TESTS = 4 * len(SHAPES) - 1
+COLUMNS = 12  # of 120, spread over the parameter
 
 
 def draw(shapes: Mapping[str, tuple[int, ...]], m: int, seed: int) -> SketchMap:
@@ -72,6 +77,12 @@ def _uniform_for_normal(shapes: Mapping[str, tuple[int, ...]], m: int, seed: int
     sketch = draw(shapes, m, seed)
     table = np.random.default_rng(seed).uniform(-1, 1, (m, 120))
     return _changed(sketch, gaussian_0=GaussianSketch(table, SHAPE))
+
+
+def _wider_normals(shapes: Mapping[str, tuple[int, ...]], m: int, seed: int) -> SketchMap:
+    sketch = draw(shapes, m, seed)
+    table = sketch.sketches["gaussian.1"].tables()["table"]
+    return _changed(sketch, gaussian_1=GaussianSketch(1.05 * table, SHAPE))
 
 
 def _ignores_seeds(shapes: Mapping[str, tuple[int, ...]], m: int, seed: int) -> SketchMap:
@@ -99,10 +110,11 @@ def _tests(draw: Draw, thorough: bool) -> Iterator[Case]:
     limit = NormalDist().inv_cdf(1 - ALPHA / TESTS / 2)
     X, Y = _arrays()
     mu = float((X * Y).sum())
-    stacked = {name: np.stack([X, Y]) for name in SHAPES}
+    columns = np.eye(X.size)[:: X.size // COLUMNS].reshape(-1, *SHAPE)
+    stacked = {name: np.stack([X, Y, *columns]) for name in SHAPES}
     drawn = [draw(SHAPES, M, seed) for seed in range(N)]
     blocks = {b.name: slice(b.start, b.stop) for b in drawn[0].blocks}
-    sketched = np.stack([sketch.apply(stacked) for sketch in drawn])  # (N, 2, numbers)
+    sketched = np.stack([sketch.apply(stacked) for sketch in drawn])  # (N, 2 + columns, numbers)
     off = {name: (sketched[:, 0, at] * sketched[:, 1, at]).sum(-1) - mu for name, at in blocks.items()}
     var = {name: float(VARIANCES[name.split(".")[0]](drawn[0].sketches[name], X, Y)) for name in SHAPES}
     for name in SHAPES:
@@ -111,6 +123,10 @@ def _tests(draw: Draw, thorough: bool) -> Iterator[Case]:
         square = off[name] ** 2
         z = (square.mean() - var[name]) * (N / max(square.var(), 1e-300)) ** 0.5
         yield abs(z) <= limit, f"{name}: the variance is {z:.1f} standard errors off"
+        norms = (sketched[:, 2:, blocks[name]] ** 2).sum(-1).mean(axis=1)
+        allowed = max(limit * (norms.var() / N) ** 0.5, 1e-12)
+        text = f"{name}: the squared norms of the columns are {norms.mean():.4f} on average, not 1"
+        yield abs(norms.mean() - 1) <= allowed, text
     for one, other in pairwise(SHAPES):
         z = (off[one] * off[other]).mean() * (N / (var[one] * var[other])) ** 0.5
         yield abs(z) <= limit, f"{one} and {other}: the covariance is {z:.1f} standard errors from 0"
@@ -124,6 +140,7 @@ def _tests(draw: Draw, thorough: bool) -> Iterator[Case]:
     mutants={
         "one sketch for two parameters": _ignores_names,
         "uniform numbers for normal ones": _uniform_for_normal,
+        "normal numbers 5 % too large": _wider_normals,
         "five seeds only": _ignores_seeds,
         "half the signs are those of the other half": _few_signs,
     },

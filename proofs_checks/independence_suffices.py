@@ -6,7 +6,8 @@ of degree 3 any four; low bits of uniform elements are uniform buckets for m = 2
 Decided exactly by running through the whole family with the library's `evaluate`: over GF(4) and GF(8), every pair
 of points meets every pair of buckets equally often, every four points all 16 sign patterns. Then the means and
 variances under these families, counted over all their members, must be the closed forms as polynomials in X and Y,
-for CountSketch and TensorSketch. What `draw_buckets` and `draw_signs` return must lie in the enumerated family.
+for CountSketch and TensorSketch. What `draw_buckets` and `draw_signs` return must lie in the enumerated family;
+that it comes from all of it is `independence_drawn`.
 """
 
 from __future__ import annotations

@@ -110,7 +110,8 @@ def _integers(rng: np.random.Generator, n: int, tau: int, D: int, outside: bool)
     return Features(values, taus, sketch.blocks, sketch.label, extra)
 
 
-def _exact(claim: Influence, thorough: bool) -> Iterator[tuple[bool, str]]:
+def exact_sums(claim: Influence, thorough: bool) -> Iterator[tuple[bool, str]]:
+    """All sums and definitions, on integers."""
     rng = np.random.default_rng(0)
     taus = [(3, 3), (2, 4), (1, 2)] + [(8, 5), (6, 6)] * thorough
     for (tau, tau_query), eta, outside in product(taus, [(1,), (3, -2, 5)], [False, True]):
@@ -146,4 +147,4 @@ def _floats(claim: Influence, thorough: bool) -> Iterator[tuple[bool, str]]:
 )
 def influences_sum_to_tracin(claim: Influence, thorough: bool) -> Verdict:
     """The step matrix sums to sdi and to sdi_train, and each of these, with what is outside the loop, to TracIn."""
-    return Verdict.all(chain(_exact(claim, thorough), _floats(claim, thorough)))
+    return Verdict.all(chain(exact_sums(claim, thorough), _floats(claim, thorough)))

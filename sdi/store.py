@@ -11,7 +11,7 @@ order of a loader does not matter, more examples append, and a new query set reu
 store depends on the time or the machine: a run that was killed and resumed leaves the same bytes as one that was not.
 A folder becomes a store with its first shard; a call that is refused before leaves nothing behind.
 
-In float16, each step of each example is divided by a power of two of its own ("values.scale"), so that none is too small.
+In float16, each step of each example is divided by a power of two of its own ("values.scale"), so none is too small.
 """
 
 from __future__ import annotations

@@ -241,15 +241,9 @@ class TwinWithoutSigns(Good):
     """Its twin on a device forgets the signs."""
 
     def to_torch(self, device, dtype):
-        import torch
-
-        matrix = torch.from_numpy(np.abs(self.matrix())).to(device, dtype)
-
-        class Twin:
-            def apply(self, G):
-                return G.flatten(1) @ matrix
-
-        return Twin()
+        twin = Twin(self, device, dtype)
+        twin.matrix = twin.matrix.abs()
+        return twin
 
 
 class WrongSize(Good):
@@ -351,6 +345,141 @@ class BiasedList(Good):
             yield Fraction(1, m**d * len(every)), cls(tuple(shape), m, np.array(h), np.array(s))
 
 
+class HidesItsBuckets(Good):
+    """The buckets are not among the tables; the signs are, so that no two sketches of a common size look alike."""
+
+    def tables(self):
+        return {"s": self.s}
+
+
+class IgnoresDigits(Good):
+    """Layers that differ in their number only share one sketch."""
+
+    @classmethod
+    def draw(cls, shape, m, *, seed, name):
+        return super().draw(shape, m, seed=seed, name="".join(c for c in name if not c.isdigit()))
+
+
+class ReadsSixLetters(Good):
+    """Names that begin alike share one sketch."""
+
+    @classmethod
+    def draw(cls, shape, m, *, seed, name):
+        return super().draw(shape, m, seed=seed, name=name[:6])
+
+
+class HidesSharedDigits(Good):
+    """Layers share one sketch, up to a rotation of the buckets that makes their tables differ."""
+
+    @classmethod
+    def buckets(cls, d, m, seed, name):
+        without = "".join(c for c in name if not c.isdigit())
+        return (super().buckets(d, m, seed, without) + int(bits(1, seed, name)[0] % np.uint64(m))) % m
+
+    @classmethod
+    def signs(cls, d, seed, name):
+        without = "".join(c for c in name if not c.isdigit())
+        return super().signs(d, seed, without) * (1 - 2 * int(bits(1, seed, name, "s")[0] % np.uint64(2)))
+
+
+class OneSeedForBiases(Good):
+    """A bias has the same sketch for every seed."""
+
+    @classmethod
+    def draw(cls, shape, m, *, seed, name):
+        return super().draw(shape, m, seed=0 if name.endswith("bias") else seed, name=name)
+
+
+class LosesTheOddColumn(Good):
+    """Works in pairs of columns, and drops the last one if their number is odd."""
+
+    def apply(self, x):
+        x = np.array(x)
+        if len(self.of) > 1 and self.of[1] % 2 and self.of[1] > 3:
+            x[..., -1] = 0
+        return super().apply(x)
+
+
+class RepeatsAfter64(Good):
+    """The hash has a period of 64 entries: one entry and the next but 63 always fall together."""
+
+    @classmethod
+    def buckets(cls, d, m, seed, name):
+        return super().buckets(d, m, seed, name)[np.arange(d) % 64]
+
+    @classmethod
+    def signs(cls, d, seed, name):
+        return super().signs(d, seed, name)[np.arange(d) % 64]
+
+
+class TwiceAbove1000(Good):
+    """Large parameters come out twice as large."""
+
+    def apply(self, x):
+        return super().apply(x) * (2 if prod(self.of) > 1000 else 1)
+
+
+class TwiceAbove64(Good):
+    """A sketch of more than 64 numbers comes out twice as large."""
+
+    def apply(self, x):
+        return super().apply(x) * (2 if self.m > 64 else 1)
+
+
+class FlushesSmallNumbers(Good):
+    """What is below 1e-8 counts as zero."""
+
+    def apply(self, x):
+        x = np.asarray(x)
+        return super().apply(np.where(np.abs(x) < 1e-8, 0 * x, x))
+
+
+class Clips(Good):
+    """No number is larger than ten million."""
+
+    def apply(self, x):
+        return super().apply(np.clip(x, -1e7, 1e7).astype(np.asarray(x).dtype))
+
+
+class Twin:
+    """A twin on a device, and what may go wrong with it."""
+
+    def __init__(self, sketch, device, dtype):
+        import torch
+
+        self.matrix = torch.from_numpy(sketch.matrix()).to(device, dtype)
+
+    def apply(self, G):
+        return G.flatten(1) @ self.matrix
+
+    def apply_outer(self, u, v):
+        return self.apply(u.transpose(1, 2) @ v)
+
+
+class TwinOf64Tokens(Good):
+    """Its twin drops tokens beyond the 64th."""
+
+    def to_torch(self, device, dtype):
+        class Short(Twin):
+            def apply_outer(self, u, v):
+                return super().apply_outer(u[:, :64], v[:, :64])
+
+        return Short(self, device, dtype)
+
+
+class TwinOfEightExamples(Good):
+    """Its twin drops examples beyond the eighth."""
+
+    def to_torch(self, device, dtype):
+        class Few(Twin):
+            def apply(self, G):
+                y = super().apply(G)
+                y[8:] = 0
+                return y
+
+        return Few(self, device, dtype)
+
+
 FAULTS: dict[type, set[str]] = {
     BiasedSigns: {"unbiased"},
     NoSigns: {"unbiased"},
@@ -371,7 +500,20 @@ FAULTS: dict[type, set[str]] = {
     MeansOverTokens: {"factored"},
     OuterOfAnotherShape: {"factored"},
     WrongDense: {"factored"},
+    HidesItsBuckets: {"seeded"},
+    IgnoresDigits: {"names"},
+    ReadsSixLetters: {"names"},
+    HidesSharedDigits: {"names"},
+    OneSeedForBiases: {"seeded"},
+    LosesTheOddColumn: {"scale"},
+    RepeatsAfter64: {"scale"},
+    TwiceAbove1000: {"scale"},
+    TwiceAbove64: {"scale"},
+    FlushesSmallNumbers: {"linear"},
+    Clips: {"linear"},
     TwinWithoutSigns: {"conserving", "backends"},
+    TwinOf64Tokens: {"conserving", "backends"},
+    TwinOfEightExamples: {"conserving", "backends"},
     WrongSize: {"protocol"},
     WrongBytes: {"protocol"},
     TooLarge: {"protocol"},

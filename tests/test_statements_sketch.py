@@ -22,9 +22,9 @@ NAMES = (
     "storage", "work", "drawn_sketches", "count_sketch.unbiased", "count_sketch.variance", "count_sketch.bound",
     "tensor_sketch.convolution", "tensor_sketch.fft", "tensor_sketch.linear", "tensor_sketch.unbiased",
     "tensor_sketch.variance", "tensor_sketch.coincidence", "tensor_sketch.bound", "older_bound",
-    "tightness.approached", "tightness.never_attained", "independence.suffices", "independence.needed",
-    "concatenation.variances_add", "concatenation.bound", "checkpoints.correlated", "checkpoints.bound",
-    "errata",
+    "tightness.approached", "tightness.never_attained", "smallest_m", "independence.suffices", "independence.drawn",
+    "independence.needed", "concatenation.variances_add", "concatenation.bound", "checkpoints.correlated",
+    "checkpoints.bound", "standard_error", "errata",
 )  # fmt: skip
 OURS = [s for s in proofs.statements() if s.name in NAMES]
 

@@ -18,21 +18,25 @@ from sdi.validate.subject import Subject
 
 SMALL = {"vocab": 3, "classes": 2, "d": 4, "heads": 1, "tau": 1, "length": 5}
 LARGER = {"vocab": 5, "classes": 3, "d": 8, "heads": 2, "tau": 3, "length": 5, "injection": "concat", "loop_norm": True}
+LONG = {"vocab": 3, "classes": 2, "d": 4, "heads": 1, "tau": 1, "length": 70}
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 
 
 def cases(subject: Subject) -> Iterator[tuple[LoopedCase, SketchMap, str]]:
-    """A model with one step and one example, then one with ragged steps, read-outs in the middle and masked tokens."""
-    for options, n, m in ((SMALL, 1, 4), (LARGER, 3, subject.m if subject.m < 200 else 16)):
+    """A model with one step and one example; one with ragged steps, read-outs in the middle and masked tokens; and more
+    tokens and examples than a kernel may take at a time."""
+    asked = subject.m if subject.m < 200 else 16
+    for options, n, length, m in ((SMALL, 1, 4, 4), (LARGER, 3, 4, asked), (LONG, 11, 70, 4)):
         config = LoopedConfig(**options)
-        case = LoopedCase.make(config, seed=subject.seed, n=n)
+        case = LoopedCase.make(config, seed=subject.seed, n=n, length=length)
         try:
             sketch = SketchMap.draw(case.body, m, subject.seed, sketch=subject.sketch)
         except ValueError:
             if options is LARGER:
                 raise
             continue
-        yield case, sketch, f"{config.core} block of width {config.d}, {n} example{'s'[: n > 1]}, tau={case.tau}, m={m}"
+        block = f"{config.core} block of width {config.d}, {n} example{'s'[: n > 1]} of {length} tokens"
+        yield case, sketch, f"{block}, tau={case.tau}, m={m}"
 
 
 @sketch_property(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from sdi.validate.shown import at
 from sdi.validate.subject import Subject
 
 FACTORS = ((1.0, 1.0), (1.0, -1.0), (-3.0, 0.3), (1e-6, 1e6))
+EXTREME = ((1e-30, 3e-30), (1e30, -3e30))  # no threshold and no clipping shows at numbers of order one
 ROUNDING = 1e-10  # of the norms of what is added
 
 
@@ -22,7 +24,7 @@ ROUNDING = 1e-10  # of the norms of what is added
     needs=("repeatable", "layout"),
 )
 def linear(subject: Subject) -> Evidence:
-    return first_wrong(_tries(subject), "integers, fractions, large and small numbers, batches")
+    return first_wrong(_tries(subject), "integers, fractions, numbers from 1e-30 to 1e30, batches")
 
 
 def _tries(subject: Subject) -> Iterator[Try]:
@@ -34,8 +36,8 @@ def _tries(subject: Subject) -> Iterator[Try]:
         first.flat[0] = 1.0
         whole = rng.integers(-3, 4, size=(2, *sketch.shape)).astype(float)
         pairs = ((first, first), (first, 0.37 * first), whole, rng.standard_normal((2, *sketch.shape)))
-        for x, y in pairs:
-            for a, b in FACTORS:
+        for factors, (x, y) in product((FACTORS, EXTREME), pairs):
+            for a, b in factors:
                 left, sx, sy = sketch.apply(a * x + b * y), sketch.apply(x), sketch.apply(y)
                 right = a * sx + b * sy
                 size = abs(a) * (_norm(x) + _norm(sx)) + abs(b) * (_norm(y) + _norm(sy))

@@ -20,7 +20,7 @@ GOOD = ("holds", "does not apply")  # nothing speaks against the sketch, and wha
 NOT_TESTED = (
     "other sizes than those named here, and pairs that the search did not find",
     "anything beyond mean and variance: tails, exponential bounds",
-    "models other than two small looped transformers; `featurize` audits itself on yours",
+    "models other than three small looped transformers; `featurize` audits itself on yours",
     "speed at working sizes: see sdi-bench variants",
 )
 

@@ -1,0 +1,130 @@
+"""A real break in a kernel, a score or a draw, and not only a wrong claim, turns its statement red."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sdi.proofs_checks as proofs
+from sdi.fast import native
+from sdi.proofs_checks import drawn_variants, independence_drawn
+from sdi.proofs_checks.fast_agrees import kernels
+from sdi.proofs_checks.kernels_agree import jobs
+from sdi.sketches import CountSketch
+from sdi.validate.scale import columns_of, draws_needed
+
+needs_compiled = pytest.mark.skipif(native.library() is None, reason="the compiled kernels were not built")
+
+
+def rejected(name: str) -> None:
+    (s,) = proofs.statements(name)
+    report = proofs.run(s)
+    assert not report.holds
+    assert not report.detail.startswith("raised"), report.detail
+
+
+def larger(at: int) -> Any:
+    """A method, or a function, with one argument 1 % too large."""
+
+    def change(true: Any) -> Any:
+        return lambda *a, **k: true(*a[:at], 1.01 * a[at], *a[at + 1 :], **k)
+
+    return change
+
+
+def sixteen_tokens(true: Any) -> Any:
+    return lambda self, kernel, acc, u, v, *rest: true(self, kernel, acc, u[:, :16], v[:, :16], *rest)
+
+
+def squared(true: Any) -> Any:
+    return lambda features, eta: true(features, eta**2)
+
+
+def half(true: Any) -> Any:
+    return lambda *a: true(*a) / 2
+
+
+BREAKS = [
+    ("fast.native:NativeTensorSketch.add_by_fft", larger(2), ("kernels.agree", "backends.agree")),
+    ("fast.native:NativeTensorSketch.add_by_gemm", larger(2), ("kernels.agree", "backends.agree")),
+    ("fast.native:NativeTensorSketch._call", sixteen_tokens, ("kernels.agree", "backends.agree")),
+    ("fast.tensor_sketch:TorchTensorSketch.add_by_fft", larger(2), ("kernels.agree", "backends.agree")),
+    ("fast.tensor_sketch:TorchTensorSketch.add_rows", larger(3), ("kernels.agree", "backends.agree")),
+    ("fast.sinks:CountSink.whole", larger(2), ("backends.agree",)),
+    ("fast.sinks:KeepSink.rows", larger(3), ("backends.agree",)),
+    ("fast.sinks:TensorSink.finish", lambda true: lambda self: None, ("backends.agree",)),
+    ("fast.exact:ScoreSink.outer", larger(2), ("exact_scores",)),
+    ("fast:step_matrix", half, ("influence.backends",)),
+    ("scoring:weigh", squared, ("influence.weights",)),
+    ("scoring:standard_error", half, ("standard_error",)),
+]
+
+
+@pytest.mark.parametrize(("where", "change", "red"), BREAKS, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_break_turns_its_statements_red(
+    monkeypatch: pytest.MonkeyPatch, where: str, change: Any, red: tuple[str, ...]
+) -> None:
+    if "Native" in where and native.library() is None:
+        pytest.skip("the compiled kernels were not built")
+    module, _, path = where.partition(":")
+    owner = importlib.import_module(f"sdi.{module}")
+    *outer, name = path.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    monkeypatch.setattr(owner, name, change(getattr(owner, name)))
+    for statement in red:
+        rejected(statement)
+
+
+def test_rows_and_columns_that_share_their_words_turn_the_drawn_sketches_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    true = CountSketch._of_words.__func__  # type: ignore[attr-defined]
+    tied = classmethod(lambda cls, *a: true(cls, *(word for word in a if word not in ("rows", "cols"))))
+    monkeypatch.setattr(CountSketch, "_of_words", tied)
+    rejected("drawn_sketches")
+
+
+def test_normal_numbers_that_are_too_large_turn_the_drawn_variants_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sdi import sketch_gaussian
+
+    true = sketch_gaussian.normals
+    monkeypatch.setattr(sketch_gaussian, "normals", lambda *a: (1.05 * true(*a)).astype(np.float32))
+    drawn_variants._drawn.cache_clear()
+    try:
+        rejected("drawn_variants")
+    finally:
+        drawn_variants._drawn.cache_clear()
+
+
+# what the checks rest on
+
+
+@needs_compiled
+def test_the_kernels_are_called_by_both_routes_in_both_precisions_and_with_many_tokens() -> None:
+    met = {(job.kernel, job.route, job.dtype) for job in jobs(thorough=False) if job.v.shape[1] >= 40}
+    assert len(met) == len(kernels()) * 3 * 2 == 12
+
+
+def test_even_patterns_pass_and_uneven_ones_do_not() -> None:
+    rng = np.random.default_rng(0)
+    assert independence_drawn.evenness(rng.integers(16, size=1000)) > 1e-6
+    assert independence_drawn.evenness(rng.integers(14, size=1000)) < 1e-9
+
+
+def test_columns_on_the_border_are_looked_at_whatever_the_size() -> None:
+    rng = np.random.default_rng(0)
+    assert columns_of((3, 4), rng) == list(range(12))
+    some = columns_of((13, 85), rng)
+    places = np.arange(13 * 85).reshape(13, 85)
+    assert {*places[0], *places[-1], *places[:, 0], *places[:, -1]} <= set(some)
+    assert len(some) < 256
+    assert len(columns_of((5000,), rng)) < 300
+
+
+def test_enough_draws_show_every_column() -> None:
+    """A mask of one entry of four has a factor of 3: each column is zero three times out of four, and no oftener."""
+    n, columns, alpha = draws_needed(3.0, 4, 1e-3), 4, 1e-3
+    assert columns * 0.75**n < alpha
+    assert draws_needed(3.0, 4, 1e-9) > n
