@@ -34,8 +34,9 @@ def _tries(subject: Subject) -> Iterator[Try]:
         yield (None if zero == 0 else f"S(0) has an entry of {zero:.3g}"), at(sketch)
         first = np.zeros(sketch.shape)
         first.flat[0] = 1.0
-        whole = rng.integers(-3, 4, size=(2, *sketch.shape)).astype(float)
-        pairs = ((first, first), (first, 0.37 * first), whole, rng.standard_normal((2, *sketch.shape)))
+        whole, normal = rng.integers(-3, 4, size=(2, *sketch.shape)) * 1.0, rng.standard_normal((2, *sketch.shape))
+        pairs: list[tuple[np.ndarray, np.ndarray]] = [(first, first), (first, 0.37 * first)]
+        pairs += [(both[0], both[1]) for both in (whole, normal)]
         for factors, (x, y) in product((FACTORS, EXTREME), pairs):
             for a, b in factors:
                 left, sx, sy = sketch.apply(a * x + b * y), sketch.apply(x), sketch.apply(y)
