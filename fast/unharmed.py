@@ -13,9 +13,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from .ambient import RandomState
 
 LARGE = 1 << 20
-_constant: Any = (
-    WeakTensorKeyDictionary()
-)  # large buffers that a pass left as they were, with their version: not copied
+# Large buffers that a pass left as they were, with their version: they are not copied.
+_constant: Any = WeakTensorKeyDictionary()
 
 
 @contextmanager

@@ -228,17 +228,23 @@ def test_other_examples_at_another_checkpoint_are_refused(world: World, backend:
         world.attribute(train=Growing(), backend=backend)
 
 
-class Renumbered:
-    """A shuffling loader that names examples by their places."""
+class Reordered:
+    """All examples in one batch, and another order of them at every pass."""
 
     def __init__(self, batches: list[dict[str, Any]]) -> None:
         self.whole, self.times = one_batch(batches), 0
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def next_order(self) -> Any:
         self.times += 1
-        n = len(self.whole["tokens"])
-        order = np.random.default_rng(self.times).permutation(n)
-        yield {k: v[order] for k, v in self.whole.items()} | {"id": list(range(n))}
+        return np.random.default_rng(self.times).permutation(len(self.whole["tokens"]))
+
+
+class Renumbered(Reordered):
+    """Names examples by their places."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        order = self.next_order()
+        yield {k: v[order] for k, v in self.whole.items()} | {"id": list(range(len(order)))}
 
 
 @pytest.mark.parametrize("side", ["train", "query"])
@@ -255,16 +261,11 @@ def test_ids_that_name_places_in_a_shuffled_loader_are_refused(world: World, sid
     assert loader.times == 2
 
 
-class Repadded:
-    """A shuffling loader that pads each batch to its longest: at every pass, in other company."""
-
-    def __init__(self, batches: list[dict[str, Any]]) -> None:
-        self.whole, self.times = one_batch(batches), 0
+class Repadded(Reordered):
+    """Pads each batch to its longest: at every pass, in other company."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        self.times += 1
-        n = len(self.whole["tokens"])
-        order = np.random.default_rng(self.times).permutation(n)
+        order = self.next_order()
         for rows in (order[:3], order[3:]):
             batch = {k: v[rows] for k, v in self.whole.items()}
             extra = torch.zeros(len(rows), self.times + len(rows), dtype=torch.long)
