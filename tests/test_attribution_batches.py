@@ -228,23 +228,15 @@ def test_other_examples_at_another_checkpoint_are_refused(world: World, backend:
         world.attribute(train=Growing(), backend=backend)
 
 
-class Reordered:
-    """All examples in one batch, and another order of them at every pass."""
-
-    def __init__(self, batches: list[dict[str, Any]]) -> None:
-        self.whole, self.times = one_batch(batches), 0
-
-    def next_order(self) -> Any:
-        self.times += 1
-        return np.random.default_rng(self.times).permutation(len(self.whole["tokens"]))
-
-
-class Renumbered(Reordered):
+class Renumbered(Shuffled):
     """Names examples by their places."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        order = self.next_order()
-        yield {k: v[order] for k, v in self.whole.items()} | {"id": list(range(len(order)))}
+        place = 0
+        for batch in super().__iter__():
+            n = len(batch["id"])
+            yield batch | {"id": list(range(place, place + n))}
+            place += n
 
 
 @pytest.mark.parametrize("side", ["train", "query"])
@@ -261,15 +253,13 @@ def test_ids_that_name_places_in_a_shuffled_loader_are_refused(world: World, sid
     assert loader.times == 2
 
 
-class Repadded(Reordered):
+class Repadded(Shuffled):
     """Pads each batch to its longest: at every pass, in other company."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        order = self.next_order()
-        for rows in (order[:3], order[3:]):
-            batch = {k: v[rows] for k, v in self.whole.items()}
-            extra = torch.zeros(len(rows), self.times + len(rows), dtype=torch.long)
-            yield batch | {"id": [f"t-{k}" for k in rows], "note": extra}
+        for batch in super().__iter__():
+            n = len(batch["id"])
+            yield batch | {"note": torch.zeros(n, self.times + n, dtype=torch.long)}
 
 
 def test_an_example_may_be_padded_otherwise_at_another_checkpoint(world: World) -> None:
