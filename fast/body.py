@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from sdi.errors import CoverageError, nearest_or_first
-from sdi.loop import Loop
+from sdi.loop import Loop, check_loop
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Body:
 
 def find_body(model: nn.Module, loop: Loop) -> Body:
     """Resolve names and modules against the model; everything named must be there."""
+    check_loop(loop)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {model!r}")
     names = dict(model.named_modules(remove_duplicate=False))
     every = dict(model.named_parameters(remove_duplicate=False))
     if not every:
@@ -42,6 +46,7 @@ def find_body(model: nn.Module, loop: Loop) -> Body:
         canonical.setdefault(id(p), name)
     parameters = {canonical[id(every[name])]: every[name] for name in chosen}
     _refuse_odd_dtypes(parameters.items())
+    _refuse_compiled_calls(names, chosen)
     end = None if loop.end is None else _module(loop.end, names, "end")
     return Body(parameters, _module(loop.step, names, "step"), end)
 
@@ -74,4 +79,14 @@ def _refuse_odd_dtypes(parameters: Iterable[tuple[str, nn.Parameter]]) -> None:
             raise CoverageError(
                 f"body parameter {name!r} must be of a real floating type, got {p.dtype}; "
                 "leave it out of Loop(body=...)"
+            )
+
+
+def _refuse_compiled_calls(names: dict[str, nn.Module], body: Iterable[str]) -> None:
+    for name, module in names.items():
+        within = name + "." if name else ""
+        if isinstance(module, torch.jit.ScriptModule) and any(p.startswith(within) for p in body):
+            raise CoverageError(
+                f"module {name or 'model'!r} is TorchScript, whose calls cannot be followed; give the Python module "
+                "that it was made from"
             )

@@ -6,7 +6,7 @@ training step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -41,10 +41,11 @@ def run_pass(
     make_sinks: Callable[[], Mapping[str, Sink]],
     memory: Memory,
     part: bool = False,
+    ids: Sequence[str] = (),
 ) -> tuple[Tracer, Plan]:
     """Run the loss forward and back. The plan may change on the way: it comes back, to be kept for the next batch.
 
-    Every body parameter must be reached, unless this is only a part of a batch.
+    Every body parameter must be reached, unless this is only a part of a batch. Errors name examples by `ids`.
     """
     if torch.is_inference_mode_enabled():
         raise RuntimeError("gradients cannot be taken under torch.inference_mode(); call featurize outside of it")
@@ -58,7 +59,7 @@ def run_pass(
             units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
             try:
                 with tracer.attached(), units:
-                    _forward_and_back(model, loss, batch, tracer, part)
+                    _forward_and_back(model, loss, batch, tracer, part, ids)
             except NeedsEnclosing as error:
                 plan = plan.enclose(model, body, error.unit, error.parameters, error.why)
                 continue
@@ -67,7 +68,7 @@ def run_pass(
             return tracer, plan
 
 
-def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, part: bool) -> None:
+def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, part: bool, ids: Sequence[str]) -> None:
     with torch.enable_grad(), tracer.meter.watching():
         losses = loss(model, batch)
     n = _examples(losses)
@@ -79,7 +80,8 @@ def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, 
     bad = (~torch.isfinite(losses)).nonzero()
     if len(bad):
         i = int(bad[0])
-        raise NonFiniteError(f"the loss of example {i} is {losses[i].item()}; check its input and the model's weights")
+        value, name = losses[i].item(), repr(ids[i]) if i < len(ids) else i
+        raise NonFiniteError(f"the loss of example {name} is {value}; check its input and the model's weights")
     if not losses.requires_grad and not part:
         raise CoverageError("the loss does not depend on the body: no gradient reaches any of its modules")
     tracer.begin(n)

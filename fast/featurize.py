@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sdi.arguments import one_of
 from sdi.batches import is_array, leaves, take_examples
 from sdi.errors import AuditError, CoverageError
 from sdi.features import Features
@@ -53,8 +54,7 @@ class Featurizer:
         memory: str = "auto",
         budget: int | None = None,
     ) -> None:
-        if audit not in AUDITS:
-            raise ValueError(f"audit must be one of {AUDITS}, got {audit!r}")
+        one_of("audit", audit, AUDITS)
         self.model, self.loss, self.loop, self.steps, self.audit = model, loss, loop, steps, audit
         self.body = find_body(model, loop)
         self.sketch = SketchMap.keep(self.body.shapes) if sketch is None else sketch
@@ -148,7 +148,7 @@ class Featurizer:
             return make_sinks(acc, self.work, self.tables)
 
         tracer, self.plan = run_pass(
-            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part
+            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part, ids
         )
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.guesses |= tracer.guesses

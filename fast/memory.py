@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from sdi.arguments import one_of
+
 from .arena import Arena
 
 MODES = ("auto", "hooks", "recompute")
@@ -27,8 +29,7 @@ class Memory:
     """The way that the next batch will run. It only ever becomes more careful."""
 
     def __init__(self, mode: str, budget: int | None) -> None:
-        if mode not in MODES:
-            raise ValueError(f"memory must be one of {MODES}, got {mode!r}")
+        one_of("memory", mode, MODES)
         if budget is not None and budget < 1 << 20:
             raise ValueError(f"budget must be at least 1 MiB (1048576 bytes), got {budget}")
         self.mode = mode

@@ -131,6 +131,7 @@ class Tracer:
             self.step, self.slot = 0, None
 
     def _on_step(self, module: nn.Module, args: Any) -> None:
+        _refuse_transforms()
         if self.counting:
             self.slot = self.step
             self.step += 1
@@ -153,6 +154,7 @@ class Tracer:
                 self.outside_calls.update(unit.parameters)
         if not torch.is_grad_enabled():
             return None
+        _refuse_transforms()
         if unit.native is not None:
             a = args[0] if args else next(iter(kwargs.values()))
             a = self.arena.keep(a) if self.arena is not None and self.counting else a.detach()
@@ -236,3 +238,11 @@ class Tracer:
         for local, name in unit.locals.items():
             if used is None or local in used:
                 self.delivered[name] += 1
+
+
+def _refuse_transforms() -> None:
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise CoverageError(
+            "the loop was called under torch.vmap or torch.func.grad, where calls cannot be followed; let "
+            "loss(model, batch) call the model on the whole batch"
+        )

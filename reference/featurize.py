@@ -13,6 +13,7 @@ from sdi.sketch_map import SketchMap
 
 from .batch import read_inputs
 from .gradient import check_pass, gradients
+from .weights import body_shapes
 
 STEP = "inject"
 AFTER_THE_LOOP = ("coda", "norm_out", "head")
@@ -33,8 +34,7 @@ def featurize(
     Body parameters that this model uses before or after its loop are in `outside`.
     """
     check_pass(model, loss)
-    shapes = model.config.shapes()
-    body = {name: shapes[name] for name in loop.select(shapes)}
+    body = body_shapes(model, loop)
     _check_loop(loop, body)
     grads = gradients(model, loss, batch)
     sketch = SketchMap.keep(body) if sketch is None else sketch

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi.loop import Loop
+from sdi.loop import Loop, check_loop
 from sdi.weights import match_names
 
 from .model import LoopedTransformer
@@ -28,5 +28,6 @@ def weights_kept(model: LoopedTransformer) -> Iterator[None]:
 
 def body_shapes(model: LoopedTransformer, loop: Loop) -> dict[str, tuple[int, ...]]:
     """The shape of every body parameter, by name."""
+    check_loop(loop)
     shapes = model.config.shapes()
     return {name: shapes[name] for name in loop.select(shapes)}

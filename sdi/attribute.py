@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import index
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sdi
+from sdi.arguments import at_least_one, one_of, whole
 from sdi.backends import backend as backend_named
 from sdi.checkpoints import Checkpoint, find_checkpoints
 from sdi.errors import StoreError
@@ -19,7 +19,7 @@ from sdi.files import expand
 from sdi.fill import Job, Progress, fill
 from sdi.fingerprint import loop_names, loss_fingerprint, model_fingerprint
 from sdi.labelled import Labelled
-from sdi.loop import Loop
+from sdi.loop import Loop, check_loop
 from sdi.pilot import check_spread, run_widths
 from sdi.result import MODES, Result
 from sdi.scoring import score
@@ -68,12 +68,19 @@ def attribute(
     store: a folder to keep features in. A run that was stopped goes on where it was; a new query set reuses the rest.
     """
     if isinstance(m, Mapping):
-        m = {name: _whole(f"m of {name!r}", width) for name, width in m.items()}
+        m = {name: whole(f"m of {name!r}", width) for name, width in m.items()}
     elif m is not None:
-        m = _whole("m", m)
-    seed, repeats, shard = _whole("seed", seed), _whole("repeats", repeats), _whole("shard", shard)
-    budget = None if budget is None else _whole("budget", budget)
-    _check(mode, backend, dtype, repeats, shard)
+        m = whole("m", m)
+    seed, repeats, shard = whole("seed", seed), whole("repeats", repeats), whole("shard", shard)
+    budget = None if budget is None else whole("budget", budget)
+    one_of("mode", mode, tuple(MODES))
+    one_of("backend", backend, BACKENDS)
+    one_of("dtype", dtype, DTYPES)
+    at_least_one("repeats", repeats)
+    at_least_one("shard", shard)
+    check_loop(loop)
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of the model and a batch, got {loss!r}")
     if spread:
         check_spread(m, backend)
     points = find_checkpoints(checkpoints, eta)
@@ -225,23 +232,3 @@ def run_info(points: Sequence[Checkpoint], **settings: Any) -> dict[str, Any]:
             notes.append(f"checkpoint {p.path.name} has eta 0 for {', '.join(zero)}, which add nothing")
     etas = {p.key: p.eta for p in points}
     return {"sdi": sdi.__version__, "settings": settings, "eta": etas, "notes": notes}
-
-
-def _whole(name: str, value: Any) -> int:
-    """An integer of any kind, NumPy's among them, as Python's own."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    return index(value)
-
-
-def _check(mode: str, backend: str, dtype: str, repeats: int, shard: int) -> None:
-    for name, value, choices in (
-        ("mode", mode, tuple(MODES)),
-        ("backend", backend, BACKENDS),
-        ("dtype", dtype, DTYPES),
-    ):
-        if value not in choices:
-            raise ValueError(f"{name} must be one of {choices}, got {value!r}")
-    for name, number in (("repeats", repeats), ("shard", shard)):
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")

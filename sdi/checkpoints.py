@@ -19,7 +19,7 @@ import pickle
 import re
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -76,7 +76,9 @@ def find_checkpoints(
     patterns: Sequence[str | Path] | str | Path, eta: Sequence[float] | None = None
 ) -> list[Checkpoint]:
     """The files that the patterns name, in natural order (step-9 before step-10), each with its eta."""
-    patterns = [patterns] if isinstance(patterns, (str, Path)) else list(patterns)
+    patterns = [patterns] if isinstance(patterns, (str, Path)) else patterns
+    if not isinstance(patterns, Iterable):
+        raise TypeError(f"checkpoints must be paths or patterns, such as ['ckpt/*.safetensors'], got {patterns!r}")
     by_file: dict[Path, Path] = {}
     for pattern in patterns:
         path = str(expand(pattern))

@@ -17,6 +17,8 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float32, Int, Int8, UInt64
 
+from sdi.arguments import one_of
+
 FAMILIES = ("table", "polynomial")
 
 
@@ -32,8 +34,7 @@ def bits(count: int, *words: object) -> UInt64[np.ndarray, "count"]:
 
 def check_family(family: str, m: int) -> None:
     """Refuse a family that does not exist, or that cannot be exact at this m."""
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {FAMILIES}, got {family!r}")
+    one_of("family", family, FAMILIES)
     m = int(m)
     if family == "polynomial" and m & (m - 1):
         raise ValueError(

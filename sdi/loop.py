@@ -55,3 +55,14 @@ class Loop:
                 raise CoverageError(f"body entry {entry!r} matches no parameter of the model{hint}")
             chosen.update(hits)
         return tuple(name for name in known if name in chosen)
+
+
+def check_loop(loop: Any) -> None:
+    """Where a Loop is wanted, nothing else will do.
+
+    >>> check_loop("core")
+    Traceback (most recent call last):
+    TypeError: loop must be an sdi.Loop, such as sdi.Loop(body=["core"], step="core"), got 'core'
+    """
+    if not isinstance(loop, Loop):
+        raise TypeError(f'loop must be an sdi.Loop, such as sdi.Loop(body=["core"], step="core"), got {loop!r}')

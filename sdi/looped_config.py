@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Literal
 
+from sdi.arguments import at_least_one, one_of
 from sdi.loop import Loop
 
 Choice = tuple[str, ...]
@@ -66,11 +67,9 @@ class LoopedConfig:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+            one_of(name, getattr(self, name), choices)
         for name in ("vocab", "classes", "d", "heads", "tau", "length", "core"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            at_least_one(name, getattr(self, name))
         for name in ("prelude", "coda"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sdi.arguments import at_least_one
 from sdi.files import write_whole
 from sdi.uncertainty import Z95
 
@@ -23,8 +24,7 @@ def plot_trajectories(result: Result, path: Path, query: Any, k: int) -> None:
     except ImportError:
         raise ImportError("plot needs matplotlib: pip install 'sdi-influence[plot]'") from None
 
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
+    at_least_one("k", k)
     query = result.sdi.coords["query"][0] if query is None else query
     sdi, stderr = result.sdi.sel(query=query), result.stderr.sel(query=query)
     steps = np.array(sdi.coords["step"])

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Shaped
 
+from sdi.arguments import at_least_one, whole
 from sdi.errors import SketchMismatch
 
 Array = np.ndarray
@@ -183,10 +184,7 @@ def identity_of(sketch: Sketch) -> str:
 
 
 def check_m(m: int) -> None:
-    if isinstance(m, bool) or not isinstance(m, (int, np.integer)):
-        raise TypeError(f"m must be an integer, got {m!r}")
-    if m < 1:
-        raise ValueError(f"m must be at least 1, got {m}")
+    at_least_one("m", whole("m", m))
 
 
 def check_shape(shape: Any, of: str) -> Shape:

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int, Int8, Shaped
 
+from sdi.arguments import at_least_one
 from sdi.hashing import distinct_columns, sign_bits
 from sdi.sketch import Draws, Shape, check_m, check_shape
 from sdi.sketch_dense import MOST_BYTES
@@ -57,8 +58,7 @@ class SparseSketch(ScaledIntegers):
     @classmethod
     def with_nonzeros(cls, s: int) -> type[SparseSketch]:
         """The class that draws s non-zeros per column; by name "sparse-4" and so on."""
-        if s < 1:
-            raise ValueError(f"s must be at least 1, got {s}")
+        at_least_one("s", s)
         return _with_nonzeros(s)
 
     @classmethod

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from sdi.arguments import at_least_one, one_of
 from sdi.summaries import late_mass
 from sdi.uncertainty import Z95
 
@@ -81,10 +82,8 @@ def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: 
 
 
 def check_order(k: int, by: str) -> None:
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
-    if by not in ORDERS:
-        raise ValueError(f"by must be one of {ORDERS}, got {by!r}")
+    at_least_one("k", k)
+    one_of("by", by, ORDERS)
 
 
 def order_keys(scores: Float[Array, "..."], shares: Float[Array, "..."] | None, by: str, late: float) -> Array:

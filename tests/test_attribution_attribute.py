@@ -248,6 +248,24 @@ def test_whole_numbers_may_be_numpys_and_must_be_whole(world: World, name: str) 
             world.attribute(**{name: bad})
 
 
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("loop", r"must be an sdi\.Loop, such as sdi\.Loop\(body="),
+        ("loss", "must be a function of the model and a batch"),
+        ("checkpoints", "must be paths or patterns"),
+    ],
+)
+def test_a_forgotten_argument_is_named(world: World, name: str, rule: str) -> None:
+    with pytest.raises(TypeError, match=f"^{name} {rule}.*, got None$"):
+        world.attribute(**{name: None})
+
+
+def test_a_model_must_be_a_module(world: World) -> None:
+    with pytest.raises(TypeError, match=r"^model must be a torch\.nn\.Module, got None$"):
+        sdi.attribute(None, **world.options())
+
+
 def test_widths_of_each_parameter_may_be_numpys(world: World) -> None:
     shapes = sdi.fast.body_shapes(world.model, world.loop)
     wanted = world.attribute(m=dict.fromkeys(shapes, 16))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,16 @@ def frozen_loss(model: nn.Module, batch: Any) -> Tensor:
         return square_loss(model, batch)
 
 
+def one_by_one(model: nn.Module, batch: Any) -> Tensor:
+    return torch.vmap(lambda x, y: square_loss(model, {"x": x[None], "y": y[None]})[0])(batch["x"], batch["y"])
+
+
+def scripted() -> Looped:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return make(nn.Sequential(torch.jit.script(nn.Linear(D, D)), nn.Tanh()))
+
+
 Refusal = tuple[Callable[[], Looped], Callable[..., Any], dict[str, Any], type[Exception], str]
 REFUSALS: dict[str, Refusal] = {
     "scalar loss": (
@@ -132,6 +143,13 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "loss without the body": (plain, frozen_loss, {}, CoverageError, "does not depend on the body"),
     "nan in a loss": (plain, square_loss, {"batch": with_nan(make_xy())}, NonFiniteError, "loss of example 1 is nan"),
+    "nan in the loss of an example with an id": (
+        plain,
+        square_loss,
+        {"batch": with_nan(make_xy()), "ids": ("a", "b", "c")},
+        NonFiniteError,
+        "loss of example 'b' is nan",
+    ),
     "nan in a step": (
         plain,
         poisoned,
@@ -187,6 +205,21 @@ REFUSALS: dict[str, Refusal] = {
         {"loop": Loop(body=["bare"], step="core")},
         CoverageError,
         r"'bare' \(2,\) cannot be covered: it belongs to no module of its own",
+    ),
+    "no loop": (plain, square_loss, {"loop": "core"}, TypeError, r"loop must be an sdi\.Loop, .* got 'core'"),
+    "a core in TorchScript": (
+        scripted,
+        square_loss,
+        {},
+        CoverageError,
+        r"module 'core\.0' is TorchScript, whose calls cannot be followed",
+    ),
+    "a model called under vmap": (
+        plain,
+        one_by_one,
+        {},
+        CoverageError,
+        r"the loop was called under torch\.vmap .* call the model on the whole batch",
     ),
     "unknown step": (
         plain,

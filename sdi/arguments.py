@@ -1,0 +1,39 @@
+"""What an argument must be, said in one way everywhere: its name, the rule, and what came instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+
+def whole(name: str, value: Any) -> int:
+    """An integer of any kind, NumPy's among them, as Python's own.
+
+    >>> whole("m", "8")
+    Traceback (most recent call last):
+    TypeError: m must be an integer, got '8'
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    return index(value)
+
+
+def at_least_one(name: str, value: int) -> None:
+    """
+    >>> at_least_one("repeats", 0)
+    Traceback (most recent call last):
+    ValueError: repeats must be at least 1, got 0
+    """
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
+    """
+    >>> one_of("mode", "both", ("query", "train"))
+    Traceback (most recent call last):
+    ValueError: mode must be one of ('query', 'train'), got 'both'
+    """
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {choices}, got {value!r}")
