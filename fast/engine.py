@@ -80,8 +80,8 @@ def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, 
     bad = (~torch.isfinite(losses)).nonzero()
     if len(bad):
         i = int(bad[0])
-        value, name = losses[i].item(), repr(ids[i]) if i < len(ids) else i
-        raise NonFiniteError(f"the loss of example {name} is {value}; check its input and the model's weights")
+        value, which = losses[i].item(), repr(ids[i]) if i < len(ids) else i
+        raise NonFiniteError(f"the loss of example {which} is {value}; check its input and the model's weights")
     if not losses.requires_grad and not part:
         raise CoverageError("the loss does not depend on the body: no gradient reaches any of its modules")
     tracer.begin(n)

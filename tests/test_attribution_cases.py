@@ -84,6 +84,17 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield made
 
 
+@pytest.fixture
+def filled(world: World) -> World:
+    """A world whose store is full: three training shards of at most 3 examples, one query shard, two checkpoints."""
+    world.attribute(store=world.store, shard=3)
+    return world
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("shard-*.safetensors"))
+
+
 @contextmanager
 def make_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """In memory where there is a place for that, and never flushed: a test's files need not outlive a power cut."""

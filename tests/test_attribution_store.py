@@ -4,58 +4,36 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import subprocess
 import sys
-import threading
-from copy import deepcopy
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from safetensors.numpy import load_file
 from test_attribution_cases import (
-    CONFIG,
     TRAIN,
     World,
-    assert_close,
     assert_same_result,
-    counting,
     featurized,
     files,
+    filled,
     flat,
     make_batches,
     make_model,
     save_checkpoint,
+    shards,
     world,
 )
 
 import sdi
 import sdi.fast
-from sdi import Features, Loop, SketchMap, Store, StoreError
+from sdi import Loop, Store, StoreError
 from sdi.fast import token_cross_entropy
 from sdi.files import write_whole
-from sdi.fingerprint import loss_fingerprint, model_fingerprint
-from sdi.store import decoded
 
-__all__ = ["world"]
-
-
-@pytest.fixture
-def filled(world: World) -> World:
-    """A world whose store is full: three training shards of at most 3 examples, one query shard, two checkpoints."""
-    world.attribute(store=world.store, shard=3)
-    return world
-
-
-def shards(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("shard-*.safetensors"))
+__all__ = ["filled", "world"]
 
 
 def test_the_layout_is_what_the_text_says(filled: World) -> None:
@@ -117,303 +95,6 @@ def test_a_new_checkpoint_is_the_only_one_to_be_made(filled: World) -> None:
         result = filled.attribute(store=filled.store)
     assert len(flat(calls)) == 10
     assert_same_result(result, filled.attribute())
-
-
-def loss_twice(model: Any, batch: Any) -> Any:
-    return 2 * token_cross_entropy(model, batch)
-
-
-def scaled_loss(scale: float, model: Any, batch: Any) -> Any:
-    return scale * token_cross_entropy(model, batch)
-
-
-def other_tau(world: World) -> None:
-    model = make_model(config=replace(CONFIG, tau=4))
-    model.load_state_dict(world.model.state_dict())
-    world.model = model
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"m": 64}, "sketch.recipe.m: 32 in the store, 64 now"),
-        ({"m": None}, "sketch.recipe: {.*} in the store, None now"),
-        ({"seed": 3}, "sketch.recipe.seed: 0 in the store, 3 now"),
-        ({"family": "polynomial"}, "sketch.recipe.family: 'table' in the store, 'polynomial' now"),
-        ({"loss": loss_twice}, "config.loss: 'token_cross_entropy .*' in the store, 'loss_twice .*' now"),
-        ({"loop": Loop("core", "inject")}, "config.loop.end: 'coda' in the store, None now"),
-        ({"loop": Loop("core.0.mlp", "inject")}, r"config.loop.body: \['core'\] in the store, \['core.0.mlp'\] now"),
-        ({"dtype": "float32"}, "config.dtype: 'float64' in the store, 'float32' now"),
-        ({"mode": "train"}, "config.steps.train: False in the store, True now"),
-        (other_tau, "config.model.config.tau: 3 in the store, 4 now"),
-        (lambda world: world.model.float(), "config.model.parts: '.*' in the store, '.*' now"),
-    ],
-)
-def test_another_config_is_refused_with_the_difference_shown(filled: World, change: Any, line: str) -> None:
-    before = files(filled.store)
-    if callable(change):
-        change(filled)
-        change = {}
-    with pytest.raises(StoreError, match=rf"was made with other settings; use them, or a new folder:\n(.*\n)*  {line}"):
-        filled.attribute(store=filled.store, **change)
-    assert files(filled.store) == before
-
-
-def test_a_loop_of_modules_is_the_loop_of_their_names(filled: World) -> None:
-    model = filled.model
-    with featurized() as calls:
-        filled.attribute(store=filled.store, loop=Loop([model.core], model.inject, model.coda))
-    assert not calls
-
-
-def test_what_a_loss_holds_is_part_of_it() -> None:
-    def hold(scale: float) -> Any:
-        return lambda model, batch: scale * token_cross_entropy(model, batch)
-
-    losses = [loss_twice, scaled_loss, partial(scaled_loss, 2.0), partial(scaled_loss, 3.0), hold(2.0), hold(3.0)]
-    losses += [lambda model, batch, k=1: k, lambda model, batch, k=2: k, lambda model, batch: 3 in {"a", "b"}]
-    assert len({loss_fingerprint(loss) for loss in losses}) == len(losses)
-    assert loss_fingerprint(hold(2.0)) == loss_fingerprint(hold(2.0))
-
-
-def loss_with_a_set(model: Any, batch: Any) -> Any:
-    return "c" in {"a", "b", "c", "d"}
-
-
-def test_fingerprints_are_the_same_in_every_process() -> None:
-    code = "from test_attribution_store import loss_with_a_set, loss_fingerprint, model_fingerprint, make_model"
-    code += ", Trainer, with_attribute, Settings"
-    code += "; print(loss_fingerprint(loss_with_a_set)); print(model_fingerprint(make_model()))"
-    code += "; print(loss_fingerprint(Trainer({'x', 'y', 'z'}).loss), model_fingerprint(with_attribute(Settings())))"
-    env = {**os.environ, "PYTHONHASHSEED": "7"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=Path(__file__).parent, env=env, capture_output=True, text=True, check=True
-    )
-    wanted = f"{loss_fingerprint(loss_with_a_set)}\n{model_fingerprint(make_model())}\n"
-    wanted += f"{loss_fingerprint(Trainer({'x', 'y', 'z'}).loss)} {model_fingerprint(with_attribute(Settings()))}\n"
-    assert done.stdout == wanted
-
-
-@dataclass
-class Settings:
-    tau: int = 4
-    act: Any = torch.tanh
-
-
-class Named:
-    def __init__(self, tau: int) -> None:
-        self.tau = tau
-        self.deeper = {"rates": [Settings(tau)]}
-
-
-def with_attribute(value: Any) -> Any:
-    model = make_model()
-    model.core[0].attn.setting = value
-    return model
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"tau": 4}, {"tau": 7}),
-        ({"a": {"b": [1, {"c": 4}]}}, {"a": {"b": [1, {"c": 7}]}}),
-        (Settings(4), Settings(7)),
-        (Settings(), Settings(act=torch.relu)),
-        (SimpleNamespace(tau=4), SimpleNamespace(tau=7)),
-        (Named(4), Named(7)),
-        (torch.tanh, torch.relu),
-        (torch.nn.functional.silu, torch.nn.functional.gelu),
-        (lambda x: x, lambda x: 2 * x),
-        (partial(torch.clamp, min=0), partial(torch.clamp, min=-1)),
-        (torch.float32, torch.bfloat16),
-        ([Settings(4)], [Settings(7)]),
-        ({1, 2}, {1, 3}),
-        (np.int64(4), np.int64(7)),
-    ],
-)
-def test_what_stands_in_a_models_attributes_is_part_of_it(one: Any, other: Any) -> None:
-    first, again, second = (model_fingerprint(with_attribute(v)) for v in (one, deepcopy(one), other))
-    assert first == again
-    assert first != second
-    json.dumps(first)
-
-
-def test_a_changed_config_is_named_by_its_key(filled: World) -> None:
-    filled.model.setting = {"loops": {"tau": 4}}
-    filled.attribute(store=filled.folder / "other")
-    filled.model.setting["loops"]["tau"] = 7
-    with pytest.raises(StoreError, match=r"config.model.setting.loops.tau: 4 in the store, 7 now"):
-        filled.attribute(store=filled.folder / "other")
-
-
-def test_what_changes_from_process_to_process_is_not_part_of_a_model() -> None:
-    class Slots:
-        __slots__ = ()
-
-    values = [lambda: object(), lambda: logging.getLogger("x"), lambda: threading.Lock(), Slots, lambda: iter([])]
-    for value in values:
-        assert model_fingerprint(with_attribute(value())) == model_fingerprint(with_attribute(value()))
-    logger = logging.getLogger("y")
-    before = model_fingerprint(with_attribute(logger))
-    logger.setLevel("ERROR")
-    logger.addHandler(logging.NullHandler())
-    assert model_fingerprint(with_attribute(logger)) == before
-    loop: dict[str, Any] = {}
-    loop["self"] = loop
-    assert model_fingerprint(with_attribute(loop)) == model_fingerprint(with_attribute(loop))
-
-
-BETA: Any = 1.0
-
-
-def scaled_by_beta(x: Any) -> Any:
-    return BETA * x
-
-
-def loss_of_a_constant(model: Any, batch: Any) -> Any:
-    return BETA * token_cross_entropy(model, batch)
-
-
-def loss_of_a_helper(model: Any, batch: Any) -> Any:
-    return scaled_by_beta(token_cross_entropy(model, batch))
-
-
-def loss_of_an_inner_function(model: Any, batch: Any) -> Any:
-    return [BETA * x for x in token_cross_entropy(model, batch)]
-
-
-@pytest.mark.parametrize("loss", [loss_of_a_constant, loss_of_a_helper, loss_of_an_inner_function])
-@pytest.mark.parametrize(("one", "other"), [(1.0, 10.0), ("a", "b"), ((1, 2), (1, 3)), ({"k": [1]}, {"k": [2]})])
-def test_the_constants_that_a_loss_reads_are_part_of_it(
-    monkeypatch: pytest.MonkeyPatch, loss: Any, one: Any, other: Any
-) -> None:
-    found = []
-    for value in (one, deepcopy(one), other):
-        monkeypatch.setitem(globals(), "BETA", value)
-        found.append(loss_fingerprint(loss))
-    assert found[0] == found[1] != found[2]
-    before = loss_fingerprint(loss_twice)
-    monkeypatch.setitem(globals(), "BETA", 3)
-    assert loss_fingerprint(loss_twice) == before  # which does not read it
-
-
-class Trainer:
-    kind = 1
-
-    def __init__(self, beta: Any, started: float = 0.0) -> None:
-        self.beta, self._gamma, self.started = beta, beta, started
-
-    def loss(self, model: Any, batch: Any) -> Any:
-        return self.beta * token_cross_entropy(model, batch)
-
-    def private(self, model: Any, batch: Any) -> Any:
-        return self._scaled(token_cross_entropy(model, batch))
-
-    def _scaled(self, x: Any) -> Any:
-        return self._gamma * x
-
-    def __call__(self, model: Any, batch: Any) -> Any:
-        return self._scaled(1)
-
-
-class ModuleLoss(torch.nn.Module):
-    def __init__(self, smoothing: float) -> None:
-        super().__init__()
-        self.ce = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
-
-    def forward(self, model: Any, batch: Any) -> Any:
-        return self.ce(model, batch)
-
-
-def keyword(weight: Any) -> Any:
-    def loss(model: Any, batch: Any, *, weight: Any = weight) -> Any:
-        return weight
-
-    return loss
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        keyword,
-        lambda beta: Trainer(beta).loss,
-        lambda beta: Trainer(beta).private,
-        Trainer,
-        lambda beta: partial(Trainer(beta).loss),
-        lambda beta: partial(scaled_loss, scale={"a": beta}),
-        lambda beta: ModuleLoss(beta / 10),
-        lambda beta: torch.nn.CrossEntropyLoss(label_smoothing=beta / 10),
-        lambda beta: lambda model, batch: torch.tensor([beta]) if model else Trainer(beta),
-        lambda beta: partial(scaled_loss, torch.tensor([1.0, beta])),
-    ],
-)
-def test_what_a_loss_reads_of_its_object_and_keywords_is_part_of_it(make: Any) -> None:
-    assert loss_fingerprint(make(1.0)) == loss_fingerprint(make(1.0)) != loss_fingerprint(make(10.0 / 2))
-
-
-def test_what_a_method_does_not_read_is_not_part_of_it() -> None:
-    assert loss_fingerprint(Trainer(1.0, 5.0).loss) == loss_fingerprint(Trainer(1.0, 6.0).loss)
-
-
-def test_a_docstring_is_not_part_of_a_loss() -> None:
-    def compiled(doc: str, scale: str = "'a'") -> Any:
-        scope: dict[str, Any] = {}
-        inner = f"    def inner(x):\n        {doc}\n        return x\n"
-        exec(f"def loss(model, batch):\n    {doc}\n{inner}    return inner(model)(batch, {scale}, None)\n", scope)
-        return loss_fingerprint(scope["loss"])
-
-    assert compiled('"one"') == compiled('"another"')
-    assert compiled('"one"') != compiled('"one"', "'b'")
-
-
-class Hidden:
-    """A loss that depends on what no fingerprint sees."""
-
-    def __init__(self) -> None:
-        self.hidden = np.ones(10_000_000, dtype=np.int8)  # too large to be read for a fingerprint
-
-    def __call__(self, model: Any, batch: Any) -> Any:
-        return float(self.hidden[0]) * token_cross_entropy(model, batch)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-@pytest.mark.parametrize("mode", ["query", "matrix"])
-def test_a_row_of_each_side_is_made_again_and_must_be_what_is_stored(world: World, mode: str, dtype: str) -> None:
-    loss = Hidden()
-    options = {"store": world.store, "loss": loss, "audit": "first", "mode": mode, "dtype": dtype}
-    wanted = world.attribute(**options)
-    before = files(world.store)
-    with counting(sdi.fast.Featurizer, "features", lambda make, batch, ids=(): tuple(ids)) as calls:
-        assert_same_result(world.attribute(**options), wanted)
-    assert calls == [("t-0",), ("q-0",)]
-    loss.hidden[0] = 2
-    words = (
-        r"^train example 't-0' at checkpoint .*/step-9.safetensors is not stored as it is made now: the two differ by "
-        r"0.[23]\d* of their size .*; the features in .* were made by other code or other kernels; use a new folder$"
-    )
-    with pytest.raises(StoreError, match=words):
-        world.attribute(**options)
-    with pytest.raises(StoreError, match=r"^query example 'q-0' at"):
-        world.attribute(**options, train=make_batches(2, "new", seed=8))
-    world.attribute(**{**options, "audit": "off"})
-    for name, content in before.items():
-        assert (world.store / name).read_bytes() == content
-
-
-def test_the_row_that_is_made_again_is_one_that_is_stored(world: World) -> None:
-    world.attribute(store=world.store, audit="first", train=[{k: v[2:] for k, v in TRAIN[0].items()}], query=TRAIN[2:])
-    with counting(sdi.fast.Featurizer, "features", lambda make, batch, ids=(): tuple(ids)) as calls:
-        world.attribute(store=world.store, audit="first")
-    assert calls[0] == ("t-2",)
-
-
-def test_training_mode_and_private_state_are_not_part_of_a_model() -> None:
-    model = make_model()
-    before = model_fingerprint(model)
-    model.eval()._cache = 3
-    assert model_fingerprint(model) == before
-    model.core[0].attn.scale = 2.0
-    assert model_fingerprint(model) != before
 
 
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "missing", "relabelled"])
@@ -624,96 +305,6 @@ def test_what_is_written_is_flushed_before_it_is_named(tmp_path: Path, monkeypat
 def test_another_error_of_the_disk_is_told_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "nowhere/file", b"")
-
-
-def test_float16_keeps_three_digits_whatever_the_size(world: World) -> None:
-    def scaled(scale: float) -> Any:
-        return lambda model, batch: scale * token_cross_entropy(model, batch)
-
-    for scale in (1e-9, 1.0, 1e9):
-        wanted = world.attribute(loss=scaled(scale))
-        result = world.attribute(loss=scaled(scale), dtype="float16", mode="query")
-        norm = np.abs(wanted.sdi.values).max()
-        assert 0 < np.abs(result.sdi.values - wanted.sdi.values).max() <= 2e-3 * norm
-        assert_close(result.stderr.values, wanted.stderr.values, rtol=2e-3)
-
-
-def test_float16_keeps_three_digits_of_every_step_however_small(tmp_path: Path) -> None:
-    """Gradients may shrink a thousandfold from step to step; zero is for steps that cannot act."""
-    sketch = SketchMap.draw({"w": (20, 20)}, 16)
-    values = np.random.default_rng(0).normal(size=(3, 5, 16)) * 10.0 ** -np.array([0, 4, 8, 12, 20])[:, None]
-    values[1, 2:] = 0
-    outside = values[:, 4] * 1e-3
-    features = Features(values, np.array([5, 2, 5]), sketch.blocks, sketch.label, outside)
-    store = Store.create(tmp_path / "store", sketch, {"dtype": "float16"})
-    with store.writing():
-        store.append("c", "query", features, ["a", "b", "c"])
-    again = Store(tmp_path / "store").read("c", "query", features.ids)
-    for x, y in ((again.values, values), (again.outside, outside)):
-        assert (np.abs(x - y) <= 2.0**-11 * np.abs(y).max(axis=-1, keepdims=True)).all()
-        assert ((x == 0).all(axis=-1) == (y == 0).all(axis=-1)).all()
-    old = {"values": np.ones((2, 3, 4), np.float16), "scale": np.array([2.0, 8.0], np.float32)}
-    np.testing.assert_array_equal(decoded(old, "values", slice(0, 2))[:, 0, 0], [2.0, 8.0])  # of an earlier version
-
-
-def test_float16_halves_the_store(world: World) -> None:
-    sizes = []
-    for dtype in ("float32", "float16"):
-        world.attribute(store=world.folder / dtype, dtype=dtype)
-        values = [load_file(p)["values"] for p in shards(world.folder / dtype)]
-        assert {str(v.dtype) for v in values} == {dtype}
-        sizes.append(sum(v.nbytes for v in values))
-    assert sizes[1] * 2 == sizes[0]
-
-
-def test_features_too_large_for_the_dtype_are_refused(tmp_path: Path) -> None:
-    sketch = SketchMap.keep({"w": (3,)})
-    for dtype in ("float32", "float16"):
-        store = Store.create(tmp_path / dtype, sketch, {"dtype": dtype})
-        huge = Features(np.full((2, 3), 1e300), np.ones(2, int), sketch.blocks, sketch.label)
-        with store.writing(), pytest.raises(StoreError, match=r"do not fit into float.*; use dtype='float64'"):
-            store.append("a", "train", huge, ["x", "y"])
-        assert not (tmp_path / dtype).exists()
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_what_is_read_is_what_was_written(tmp_path: Path, dtype: str) -> None:
-    sketch = SketchMap.keep({"w": (2, 2), "b": (3,)})
-    rng = np.random.default_rng(0)
-    store = Store.create(tmp_path / "s", sketch, {"dtype": dtype})
-    values = rng.integers(-9, 9, (5, 4, 7)) * 2.0 ** rng.integers(-40, 40, (5, 1, 1))
-    tau = np.array([1, 2, 3, 4, 4])
-    values[np.arange(4) >= tau[:, None]] = 0
-    outside = rng.integers(-9, 9, (5, 7)).astype(float)
-    outside[0], values[0] = 0, 0
-    ids = tuple("abcde")
-    with store.writing():
-        for rows, out in ((slice(0, 2), None), (slice(2, 5), outside[2:5])):
-            part = values[rows, : tau[rows].max()]
-            store.append(
-                "k", "query", Features(part, tau[rows], sketch.blocks, sketch.label, out, ids[rows]), ids[rows]
-            )
-    order = ["d", "a", "c", "b"]
-    for reader in (store, Store(tmp_path / "s")):
-        read = reader.read("k", "query", order)
-        rows = [3, 0, 2, 1]
-        assert read.ids == tuple(order)
-        assert read.tau.tolist() == tau[rows].tolist()
-        wanted_outside = np.where(np.array(rows)[:, None] >= 2, outside[rows], 0)
-        scale = np.maximum(np.abs(values[rows]).max(axis=(1, 2)), np.abs(wanted_outside).max(axis=1))[:, None]
-        tolerance = (1e-3 if dtype == "float16" else 0) * scale
-        assert (np.abs(read.values - values[rows]) <= tolerance[..., None]).all()
-        assert read.outside is not None
-        assert (np.abs(read.outside - wanted_outside) <= tolerance).all()
-    with pytest.raises(ValueError, match=r"^no query example 'f' among the 5 stored$"):
-        store.read("k", "query", ["f"])
-
-
-def test_features_of_another_sketch_are_refused(tmp_path: Path) -> None:
-    sketch, other = (SketchMap.draw({"w": (9, 9)}, 16, seed) for seed in (0, 1))
-    store = Store.create(tmp_path / "s", sketch, {"dtype": "float32"})
-    with store.writing(), pytest.raises(sdi.SketchMismatch, match=r"is for sketch .*seed=0.*, got .*seed=1"):
-        store.append("a", "train", Features(np.ones((1, 16)), np.ones(1, int), other.blocks, other.label), ["x"])
 
 
 def test_each_repeat_has_a_store_of_its_own(world: World) -> None:
