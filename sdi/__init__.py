@@ -13,6 +13,7 @@ from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch
 from sdi.features import Features
 from sdi.loop import Loop
 from sdi.looped_config import LoopedConfig
+from sdi.parts import Parts, parts
 from sdi.result import Result, load
 from sdi.sketch import LinearSketch, Sketch
 from sdi.sketch_map import Block, SketchMap
@@ -36,6 +37,7 @@ __all__ = [
     "Loop",
     "LoopedConfig",
     "NonFiniteError",
+    "Parts",
     "Result",
     "Sketch",
     "SketchMap",
@@ -49,6 +51,7 @@ __all__ = [
     "coverage",
     "load",
     "load_sketch",
+    "parts",
     "spread",
     "stream_top",
 ]

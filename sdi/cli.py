@@ -14,6 +14,7 @@ from rich.console import Console
 
 import sdi
 from sdi.cli_experiment import app as experiment_app
+from sdi.cli_parts import parts_command
 from sdi.cli_validate import validate_command
 from sdi.exit_codes import BAD_INPUT, FAILED, Commands, end, exit_codes
 from sdi.top import check_order
@@ -200,6 +201,7 @@ def demo(
             show(console, keep)
 
 
+app.command("parts")(parts_command)
 app.command("validate")(validate_command)
 
 

@@ -20,6 +20,7 @@ from sdi.progress import run_bar
 from sdi.result import Result
 from sdi.runs import Run, check_filled, open_stores
 from sdi.show import top_table
+from sdi.store import Store
 from sdi.top import Top
 
 
@@ -76,20 +77,53 @@ def find_tops(
     """From a result file; from the store of a config or a run's folder; from its result where a store cannot say."""
     if source.is_file() and source.suffix != ".toml":
         return _from_result(source, queries, k, steps, by)
+    the = _read_run(source, "a config or a saved result")
+    if not _can_stream(the):
+        return _from_result(the.config.result, queries, k, steps, by)
+    store, train = _open(the, queries)
+    return sdi.stream_top(store, the.points, queries, k, steps, by, train=train), None
+
+
+def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
+    """From the store of a config or a run's folder; without a training example, of the one that acts most."""
+    if source.is_file() and source.suffix != ".toml":
+        raise ValueError(
+            f"SOURCE must be a config or a run's folder, got {source}: a saved result does not hold its parts"
+        )
+    the = _read_run(source, "a config")
+    if not _can_stream(the):
+        c = the.config
+        raise ValueError(
+            "parts are read from a store of one sketch that has the steps of queries; this run has "
+            f"backend={c.backend!r}, repeats={c.repeats}, mode={c.mode!r}"
+        )
+    store, ids = _open(the, [query])
+    if not train:
+        (top,) = sdi.stream_top(store, the.points, [query], 1, by="absolute", train=ids)
+        train = [row.train for row in top]
+    return sdi.parts(store, the.points, query, train)
+
+
+def _read_run(source: Path, instead: str) -> Run:
     path = source / RUN_FILE if source.is_dir() else source
     if source.is_dir() and not path.is_file():
-        raise ValueError(
-            f"{source} has no {RUN_FILE}, so its checkpoints are not known; give a config or a saved result"
-        )
-    the = Run.read(path)
+        raise ValueError(f"{source} has no {RUN_FILE}, so its checkpoints are not known; give {instead}")
+    return Run.read(path)
+
+
+def _can_stream(the: Run) -> bool:
+    """Whether there is one store, with the steps of the queries."""
     c = the.config
-    if c.backend == "exact" or c.repeats > 1 or c.mode not in ("query", "matrix"):
-        return _from_result(c.result, queries, k, steps, by)
+    return c.backend != "exact" and c.repeats == 1 and c.mode in ("query", "matrix")
+
+
+def _open(the: Run, queries: Sequence[str]) -> tuple[Store, tuple[str, ...]]:
+    """The store of a run, with the ids of its own training examples."""
     (store,) = open_stores(the)
     ids = the.ids()
     asked = [query for query in queries if query in ids["query"]]
     check_filled(store, the.points, {"train": ids["train"], "query": asked})
-    return sdi.stream_top(store, the.points, queries, k, steps, by, train=ids["train"]), None
+    return store, ids["train"]
 
 
 def _from_result(

@@ -32,7 +32,7 @@ def score(
     for checkpoint in checkpoints:
         train = store.read(checkpoint.key, "train", train_ids)
         query = store.read(checkpoint.key, "query", query_ids)
-        eta = np.array([checkpoint.eta_of(b.name) for b in store.blocks])
+        eta = etas(checkpoint, store)
         weighted = weigh(query, eta)
         match mode:
             case "query":
@@ -70,7 +70,7 @@ def make_result(
     info: Mapping[str, Any],
 ) -> Result:
     """Label one array per checkpoint of each kind. A model may take more steps at one checkpoint than at another."""
-    by_checkpoint = _stack(main)
+    by_checkpoint = stack(main)
     dims = ("train", "query", *MODES[mode])
     coords: dict[str, tuple[Any, ...]] = {
         "checkpoint": tuple(c.key for c in checkpoints),
@@ -82,17 +82,22 @@ def make_result(
         mode=mode,
         by_checkpoint=Labelled(by_checkpoint, ("checkpoint", *dims), coords),
         outside=Labelled(np.sum(outside, axis=0), dims[:2], coords),
-        stderr=Labelled(_stack(stderr).sum(axis=0), dims, coords),
+        stderr=Labelled(stack(stderr).sum(axis=0), dims, coords),
         tracin_stderr=Labelled(np.sum(total_stderr, axis=0), dims[:2], coords),
         tau=Labelled(np.max(taus, axis=0), ("train" if mode == "train" else "query",), coords),
         info=dict(info),
     )
 
 
-def _stack(arrays: Sequence[Array]) -> Array:
+def stack(arrays: Sequence[Array]) -> Array:
     """One array with a leading axis, shorter ones padded with zeros."""
     shape = np.max([a.shape for a in arrays], axis=0)
     return np.stack([np.pad(a, [(0, int(s - k)) for s, k in zip(shape, a.shape, strict=True)]) for a in arrays])
+
+
+def etas(checkpoint: Checkpoint, store: Store) -> Float[Array, "P"]:
+    """The weight of each parameter's part at a checkpoint."""
+    return np.array([checkpoint.eta_of(b.name) for b in store.blocks])
 
 
 def weigh(features: Features, eta: Float[Array, "P"]) -> Features:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from sdi.checkpoints import Checkpoint
 from sdi.features import Features
-from sdi.scoring import weigh
+from sdi.scoring import etas, weigh
 from sdi.store import Row, Store, decoded, find_row
 from sdi.summaries import late_mass
 from sdi.top import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
@@ -59,9 +59,7 @@ def stream_top(
     train: the ids to rank; None: all in the store, those of earlier runs among them.
     """
     check_order(k, by)
-    features = [store.read(c.key, "query", queries) for c in checkpoints]
-    if not all(f.has_steps for f in features):
-        raise ValueError(f"store {store.path} holds queries without steps (mode 'tracin'); featurize with mode 'query'")
+    features = [read_steps(store, c, queries) for c in checkpoints]
     tau = max(f.phi.shape[1] for f in features)
     features = [_padded(f, tau) for f in features]
     first, last = step_range(steps, tau)
@@ -70,7 +68,7 @@ def stream_top(
         for j in range(len(queries))
         for t in (range(first, last + 1) if each_step else [first])
     ]
-    eta = [np.array([c.eta_of(b.name) for b in store.blocks]) for c in checkpoints]
+    eta = [etas(c, store) for c in checkpoints]
     weighted = [weigh(f, e) for f, e in zip(features, eta, strict=True)]
     half = np.max([f.tau for f in features], axis=0) // 2 + 1
     columns = [np.stack([target.of(f) for target in targets]) for f in weighted]
@@ -117,6 +115,16 @@ def _detailed(
     keys = np.abs(scores) if by != "signed" else scores
     rows = top_rows(ids, range(len(ids)), scores, keys, errors, shares, k)
     return Top(features[0].ids[j], target.words(tau), by, rows)
+
+
+def read_steps(store: Store, checkpoint: Checkpoint, queries: Sequence[str]) -> Features:
+    """The steps of queries, where the store has them."""
+    features = store.read(checkpoint.key, "query", queries)
+    if not features.has_steps:
+        raise ValueError(
+            f"store {store.path} holds queries without steps (modes 'tracin' and 'train'); featurize with mode 'query'"
+        )
+    return features
 
 
 def _one(f: Features, j: int) -> Features:

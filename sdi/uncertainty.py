@@ -47,13 +47,25 @@ def sizes(features: Features, dtype: np.dtype, whole: bool) -> Sizes:
 
 def standard_error(sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]) -> Float[Array, "n ..."]:
     """Bound on the standard deviation of one checkpoint's scores: train (n, ...) against query."""
+    return np.sqrt(sum(np.tensordot(a, b, axes=(-1, -1)) for a, b in _variances(sketch, train, query, eta)))
+
+
+def standard_error_by_parameter(
+    sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]
+) -> Float[Array, "n ... P"]:
+    """The same of each parameter's part: train (n, P) against queries (..., P)."""
+    pairs = _variances(sketch, train, query, eta)
+    return np.sqrt(sum(a.reshape(len(a), *[1] * (b.ndim - 1), -1) * b for a, b in pairs))
+
+
+def _variances(sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]) -> list[tuple[Array, Array]]:
+    """Pairs of factors; their products, added up, are the variance of each parameter's part."""
     factor = np.array([worst_case(sketch.sketches[b.name]) for b in sketch.blocks])
     weight = np.square(eta)
-    variance = np.tensordot(train.squares * factor * weight, query.squares, axes=(-1, -1))
+    found = [(train.squares * factor * weight, query.squares)]
     if train.rounding is not None and query.rounding is not None:
-        variance += np.tensordot(train.rounding * weight, query.squares, axes=(-1, -1))
-        variance += np.tensordot(train.squares * weight, query.rounding, axes=(-1, -1))
-    return np.sqrt(variance)
+        found += [(train.rounding * weight, query.squares), (train.squares * weight, query.rounding)]
+    return found
 
 
 def doubts(sketch: SketchMap) -> list[str]:

@@ -79,7 +79,8 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    tmp_path_factory.getbasetemp()  # before the world makes its own folder the place of all temporary ones
     with make_world(monkeypatch) as made:
         yield made
 

@@ -267,5 +267,5 @@ def test_what_the_stream_cannot_do_is_refused(world: World) -> None:
     with pytest.raises(ValueError, match=r"^steps must lie within 1 to 3"):
         stream_top(store, points, ["q-0"], steps=4)
     world.attribute(store=world.folder / "total", mode="tracin")
-    with pytest.raises(ValueError, match=r"holds queries without steps \(mode 'tracin'\)"):
+    with pytest.raises(ValueError, match=r"holds queries without steps \(modes 'tracin' and 'train'\)"):
         stream_top(Store(world.folder / "total"), points, ["q-0"])
