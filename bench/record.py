@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sdi.files import write_whole
+
 from .bars import Verdict
 from .chart import Chart
 from .machine import describe_machine
@@ -55,9 +57,7 @@ class Record:
         return json.dumps({**asdict(self), "bars": bars, "version": 1}, indent=2)
 
     def save(self, path: Path) -> None:
-        part = path.with_name(path.name + ".part")
-        part.write_text(self.to_json() + "\n")
-        part.replace(path)
+        write_whole(path, (self.to_json() + "\n").encode())
 
     @classmethod
     def load(cls, path: Path) -> Record:

@@ -141,7 +141,7 @@ def _smaller(
         return None
     ids = features.ids[rows]
     try:
-        own = featurizer.features(part, ids, part=True)
+        own = featurizer.alone(part, ids)
     except (ValueError, RuntimeError, IndexError) as failure:
         raise AuditError(
             f"example {ids[0]!r} without the others fails ({failure}); the batch must be the first axis of every "

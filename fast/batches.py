@@ -25,7 +25,10 @@ def batch_tau(batch: Any, steps_seen: int, n: int) -> Int[np.ndarray, "n"]:
     tau = batch.get("tau") if isinstance(batch, Mapping) else None
     if tau is None:
         return np.full(n, max(steps_seen, 1), dtype=np.int64)
-    tau = np.asarray(torch.as_tensor(tau).cpu(), dtype=np.int64)
+    tau = np.asarray(torch.as_tensor(tau).cpu())
+    if tau.dtype.kind not in "iu":
+        raise ValueError(f"tau must hold integers, got {tau.dtype}")
+    tau = tau.astype(np.int64)
     if tau.shape != (n,) or tau.min() < 1 or tau.max() > steps_seen:
         raise ValueError(
             f"the batch's tau must hold one number of steps from 1 to {steps_seen} (the calls of the step module) "

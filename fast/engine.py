@@ -29,6 +29,7 @@ from .tracer import NeedsEnclosing, Tracer
 from .unharmed import unharmed
 
 Loss = Callable[[Any, Any], Tensor]
+NEVER_CALLED = "its module was never called"
 
 
 def run_pass(
@@ -51,6 +52,7 @@ def run_pass(
         raise RuntimeError("gradients cannot be taken under torch.inference_mode(); call featurize outside of it")
     with unharmed(model), graph_keeping_checkpoints():
         random = RandomState()
+        idle: set[str] = set()  # parameters whose modules this part of a batch does not call
         while True:
             random.restore()
             memory.arena.clear()
@@ -59,24 +61,32 @@ def run_pass(
             units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
             try:
                 with tracer.attached(), units:
-                    _forward_and_back(model, loss, batch, tracer, part, ids)
+                    _forward_and_back(model, loss, batch, tracer, part, idle, ids)
             except NeedsEnclosing as error:
-                plan = plan.enclose(model, body, error.unit, error.parameters, error.why)
+                try:
+                    plan = plan.enclose(model, body, error.unit, error.parameters, error.why)
+                except CoverageError:
+                    if not part or error.why != NEVER_CALLED:
+                        raise
+                    idle.update(error.parameters)
                 continue
+            tracer.draws = random.has_moved()
             if not part:
                 _refuse_silent(tracer, body)
             return tracer, plan
 
 
-def _forward_and_back(model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, part: bool, ids: Sequence[str]) -> None:
+def _forward_and_back(
+    model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, part: bool, idle: set[str], ids: Sequence[str]
+) -> None:
     with torch.enable_grad(), tracer.meter.watching():
         losses = loss(model, batch)
     n = _examples(losses)
     if tracer.steps_seen == 0:
         raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")
     for name in tracer.body.parameters:
-        if not tracer.calls[name] and not part:
-            raise NeedsEnclosing(tracer.plan.serving(name)[0], "its module was never called", [name])
+        if not tracer.calls[name] and name not in idle:
+            raise NeedsEnclosing(tracer.plan.serving(name)[0], NEVER_CALLED, [name])
     bad = (~torch.isfinite(losses)).nonzero()
     if len(bad):
         i = int(bad[0])

@@ -98,7 +98,10 @@ def exact_scores(
     by_name = {b.name: G[:, b.start : b.stop].reshape(len(G), *b.shape) for b in make.sketch.blocks}
     parts: list[tuple[Tensor, Tensor]] = []
     taus: list[np.ndarray] = []
-    for batch in query:
+    make.audited = 0  # queries are audited as training examples were
+    for k, batch in enumerate(query):
+        if audit == "every" or (audit == "first" and k == 0):
+            make(batch)
         board = Scoreboard(len(G), make.dtype, make.work.device)
 
         def sinks(board: Scoreboard = board) -> dict[str, ScoreSink]:
@@ -139,6 +142,7 @@ def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]]
             )
             return tracer
         except OverBudget:
-            if make.memory.recompute:
-                make.memory.budget = None
-            make.memory.recompute = True
+            if make.memory.mode != "auto" or make.memory.recompute:
+                make.memory.budget = None  # it has to run all the same
+            else:
+                make.memory.recompute = True

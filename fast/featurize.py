@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sdi.arguments import one_of
+from sdi.arguments import AUDITS, one_of
 from sdi.batches import is_array, leaves, take_examples
 from sdi.errors import AuditError, CoverageError
 from sdi.features import Features
@@ -30,8 +30,6 @@ from .memory import Memory, OverBudget
 from .plan import first_plan
 from .sinks import Accumulator, KeepSink, Tables, make_sinks
 from .workspace import Workspace
-
-AUDITS = ("first", "every", "off")
 
 
 class Featurizer:
@@ -72,6 +70,7 @@ class Featurizer:
         self.guesses: set[tuple[str, int]] = set()  # rows that were taken for an example's (see Tracer)
         self.audited_guesses: set[tuple[str, int]] = set()
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
+        self.draws = False  # whether the last pass drew random numbers
         self.coverage: Coverage | None = None
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
@@ -120,6 +119,14 @@ class Featurizer:
                 self.memory.tighten(n)
                 self.audited = 0  # this way has not been looked at
 
+    def alone(self, batch: Any, ids: Sequence[str] = ()) -> Features:
+        """Of some examples of a batch, not audited. They may call fewer modules: how those are served is not kept."""
+        plan = self.plan
+        try:
+            return self.features(batch, ids, part=True)
+        finally:
+            self.plan = plan
+
     def take(self, batch: Any, rows: slice, n: int) -> Any:
         """Some examples of a batch. What did not always have a row for each example is shared by all of them."""
         self.shared |= {path for path, x in leaves(batch) if is_array(x) and len(x) != n}
@@ -153,6 +160,7 @@ class Featurizer:
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.guesses |= tracer.guesses
         self.dtypes |= tracer.dtypes
+        self.draws = tracer.draws
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()
         return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids))

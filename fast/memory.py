@@ -13,11 +13,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from sdi.arguments import one_of
+from sdi.arguments import MEMORIES, check_budget, one_of
 
 from .arena import Arena
 
-MODES = ("auto", "hooks", "recompute")
 CACHE_BYTES = 4 << 20  # small enough for a kernel's buffers to stay in cache, large enough for few calls
 
 
@@ -29,9 +28,8 @@ class Memory:
     """The way that the next batch will run. It only ever becomes more careful."""
 
     def __init__(self, mode: str, budget: int | None) -> None:
-        one_of("memory", mode, MODES)
-        if budget is not None and budget < 1 << 20:
-            raise ValueError(f"budget must be at least 1 MiB (1048576 bytes), got {budget}")
+        one_of("memory", mode, MEMORIES)
+        check_budget(budget)
         self.mode = mode
         self.budget = budget if budget is not None or mode != "auto" else free_bytes() // 2
         self.recompute = mode == "recompute"

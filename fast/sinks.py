@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sdi.sketch_map import Block, SketchMap, matrix_shape
+from sdi.sketch import matrix_shape
+from sdi.sketch_map import Block, SketchMap
 from sdi.sketches import CountSketch, Keep, TensorSketch
 
 from .native import make_tensor_sketch

@@ -53,6 +53,7 @@ class Tracer:
         self.step = 0
         self.steps_seen = 0
         self.n = 0
+        self.draws = False  # whether the pass drew random numbers
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
@@ -70,19 +71,17 @@ class Tracer:
         replayed one's outside all hooks of the user, because these are replayed, too.
         """
         with ExitStack() as stack:
-            hooks = []
+            on = stack.enter_context  # a hook's handle takes it off again
             for unit in self.plan.units:
                 on_unit, native = partial(self._on_unit, unit), unit.native is not None
-                hooks.append(unit.module.register_forward_hook(on_unit, prepend=native, with_kwargs=True))
+                on(unit.module.register_forward_hook(on_unit, prepend=native, with_kwargs=True))
                 if not native:
-                    hooks.append(unit.module.register_forward_pre_hook(self._on_begin, prepend=True, with_kwargs=True))
+                    on(unit.module.register_forward_pre_hook(self._on_begin, prepend=True, with_kwargs=True))
             if self.body.step is not self.model:
-                hooks.append(self.model.register_forward_pre_hook(self._on_model, prepend=True))
-            hooks.append(self.body.step.register_forward_pre_hook(self._on_step, prepend=True))
+                on(self.model.register_forward_pre_hook(self._on_model, prepend=True))
+            on(self.body.step.register_forward_pre_hook(self._on_step, prepend=True))
             if self.body.end is not None:
-                hooks.append(self.body.end.register_forward_pre_hook(self._on_end, prepend=True))
-            for hook in hooks:
-                stack.callback(hook.remove)
+                on(self.body.end.register_forward_pre_hook(self._on_end, prepend=True))
             yield
 
     def begin(self, n: int) -> None:
@@ -131,8 +130,8 @@ class Tracer:
             self.step, self.slot = 0, None
 
     def _on_step(self, module: nn.Module, args: Any) -> None:
-        _refuse_transforms()
         if self.counting:
+            _refuse_transforms()
             self.slot = self.step
             self.step += 1
             self.steps_seen = max(self.steps_seen, self.step)

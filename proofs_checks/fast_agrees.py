@@ -30,6 +30,7 @@ from sdi.loop import Loop
 from sdi.looped_config import LoopedConfig
 from sdi.sketch_map import SketchMap
 from sdi.sketches import CountSketch, TensorSketch
+from sdi.threads import one_thread
 
 from .looped_models import Array, Case, cases, make_batch, make_model
 from .statement import Verdict, statement
@@ -71,19 +72,6 @@ def tensor(array: Array, dtype: str = "") -> Any:
 
     made = torch.from_numpy(array)
     return made.to(getattr(torch, dtype)) if dtype else made
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """At these sizes, threads only wait for each other."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from sdi.sketches import TensorSketch
+from sdi.threads import one_thread
 
-from .fast_agrees import kernels, one_thread, tensor
+from .fast_agrees import kernels, tensor
 from .statement import Verdict, statement
 
 Array = np.ndarray

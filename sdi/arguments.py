@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
+AUDITS = ("first", "every", "off")
+MEMORIES = ("auto", "hooks", "recompute")
+LEAST_BUDGET = 1 << 20
+
 
 def whole(name: str, value: Any) -> int:
     """An integer of any kind, NumPy's among them, as Python's own.
@@ -37,3 +41,13 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {choices}, got {value!r}")
+
+
+def check_budget(budget: int | None) -> None:
+    """
+    >>> check_budget(1000)
+    Traceback (most recent call last):
+    ValueError: budget must be at least 1 MiB (1048576 bytes), got 1000
+    """
+    if budget is not None and budget < LEAST_BUDGET:
+        raise ValueError(f"budget must be at least 1 MiB ({LEAST_BUDGET} bytes), got {budget}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import sdi
-from sdi.arguments import at_least_one, one_of, whole
+from sdi.arguments import AUDITS, MEMORIES, at_least_one, check_budget, one_of, whole
 from sdi.backends import backend as backend_named
 from sdi.checkpoints import Checkpoint, find_checkpoints
 from sdi.errors import StoreError
@@ -18,6 +18,7 @@ from sdi.exact import score_exactly
 from sdi.files import expand
 from sdi.fill import Job, Progress, fill
 from sdi.fingerprint import loop_names, loss_fingerprint, model_fingerprint
+from sdi.hashing import FAMILIES
 from sdi.labelled import Labelled
 from sdi.loop import Loop, check_loop
 from sdi.pilot import check_spread, run_widths
@@ -71,11 +72,16 @@ def attribute(
         m = {name: whole(f"m of {name!r}", width) for name, width in m.items()}
     elif m is not None:
         m = whole("m", m)
+        at_least_one("m", m)
     seed, repeats, shard = whole("seed", seed), whole("repeats", repeats), whole("shard", shard)
     budget = None if budget is None else whole("budget", budget)
     one_of("mode", mode, tuple(MODES))
     one_of("backend", backend, BACKENDS)
     one_of("dtype", dtype, DTYPES)
+    one_of("family", family, FAMILIES)
+    one_of("audit", audit, AUDITS)
+    one_of("memory", memory, MEMORIES)
+    check_budget(budget)
     at_least_one("repeats", repeats)
     at_least_one("shard", shard)
     check_loop(loop)

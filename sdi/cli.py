@@ -1,6 +1,6 @@
 """The `sdi` command. Thin: every command is one call into the library, and a way to print what came back.
 
-Exit codes: 0 done, 1 a check failed, 2 bad input.
+Exit codes: 0 done, 1 a check failed, 2 bad input, 130 stopped by the user, 141 the pipe was closed.
 """
 
 from __future__ import annotations

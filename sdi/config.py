@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import sdi
+from sdi.arguments import AUDITS, LEAST_BUDGET, MEMORIES
 from sdi.attribute import BACKENDS
 from sdi.checkpoints import Checkpoint, find_checkpoints
 from sdi.errors import nearest
@@ -80,10 +81,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "mode": tuple(MODES),
     "backend": BACKENDS,
     "dtype": DTYPES,
-    "audit": ("first", "every", "off"),
-    "memory": ("auto", "hooks", "recompute"),
+    "audit": AUDITS,
+    "memory": MEMORIES,
 }
-LEAST = {"m": 1, "seed": 0, "repeats": 1, "shard": 1, "budget": 1 << 20}
+LEAST = {"m": 1, "seed": 0, "repeats": 1, "shard": 1, "budget": LEAST_BUDGET}
 
 
 def read_config(path: str | Path) -> Config:

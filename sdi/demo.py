@@ -20,7 +20,8 @@ from sdi.backends import room
 from sdi.errors import StoreError
 from sdi.parity import Parity, Trained
 from sdi.result import Result
-from sdi.show import relative_error, top_table, trajectory
+from sdi.show import top_table, trajectory
+from sdi.threads import one_thread
 from sdi.uncertainty import Z95
 
 
@@ -34,7 +35,7 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="sdi-demo-") as scratch:
         folder = keep or Path(scratch)
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        with parity.one_thread():
+        with one_thread():
             trained = _train(console, folder / "checkpoints", task)
             result = _attribute(console, folder, task, trained, examples, m)
         if keep is not None:
@@ -153,3 +154,9 @@ def _bar(console: Console) -> Iterator[Any]:
             progress.update(task, words=f"step {step}, {length} bits, loss {loss:.3f}")
 
         yield show
+
+
+def relative_error(estimate: np.ndarray, truth: np.ndarray) -> float:
+    """|estimate - truth| / |truth|, over all entries."""
+    size = float(np.linalg.norm(truth))
+    return float(np.linalg.norm(estimate - truth)) / size if size else 0.0

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sdi.backends import room
-from sdi.parity import one_thread
 from sdi.progress import status
 from sdi.show import spark
+from sdi.threads import one_thread
 
 CHANCE = 0.6  # of the running parity said rightly: below this, it is not said
 

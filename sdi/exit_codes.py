@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -41,7 +41,7 @@ def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]
         raise
 
 
-def end(code: int, message: str) -> None:
+def end(code: int, message: str) -> NoReturn:
     print(f"sdi: {message}", file=sys.stderr)
     raise typer.Exit(code) from None
 

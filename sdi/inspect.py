@@ -78,7 +78,7 @@ def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
             examples = sum(len(part.ids) for part in read_batches(loader, side))
             batch = name_examples(next(iter(loader))).batch
             tell(f"timing a batch of {side}")
-            steps = steps_of(c.mode)[side]
+            steps = steps_of(c.mode)[side] and c.backend != "exact"  # which holds no steps of queries
             options = {"audit": "off", "memory": c.memory, "budget": c.budget}
             new = partial(verbs.Featurizer, model, the.script.loss, loop=c.loop, sketch=sketch, steps=steps, **options)
             new()(batch)  # thrown away: what libraries load on first use is nobody's memory
@@ -96,6 +96,7 @@ def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
     steps_scored = {"query": sides["query"].steps, "train": sides["train"].steps, "tracin": 1}
     steps_scored["matrix"] = steps_scored["query"] * steps_scored["train"]
     peaks = [s.peak_bytes for s in sides.values()]
+    held = n * sketch.size * features.values.itemsize if c.backend == "exact" else 0  # the training gradients
     return Inspection(
         checkpoints=[{"path": str(p.path), "eta": p.eta, "bytes": p.path.stat().st_size} for p in points],
         parameters=table or [{"parameter": name, "shape": shape} for name, shape in shapes.items()],
@@ -103,7 +104,7 @@ def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
         sketched=sketch.size,
         sides=sides,
         seconds=sum(_seconds_left(s, len(points) * c.repeats) for s in sides.values()),
-        memory_bytes=None if None in peaks else max(p for p in peaks if p is not None),
+        memory_bytes=None if None in peaks else max(p for p in peaks if p is not None) + held,
         store=str(c.store),
         store_bytes=sum(s.stored_bytes for s in sides.values()),
         stored_bytes=sum(f.stat().st_size for f in c.store.rglob("shard-*") if f.is_file()),

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 from sdi.backends import room
 from sdi.looped_config import LoopedConfig
+from sdi.threads import one_thread
 
 EQUALS, PAD = 2, 3
 SHORTEST = 2
@@ -168,16 +168,3 @@ def train_parity(
                 end = min(end, out.steps + task.decay)
         save("end", rate)
     return out
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Tensors this small only wait for one another's threads."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

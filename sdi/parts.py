@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from sdi import scores
 from sdi.checkpoints import Checkpoint
+from sdi.files import expand
 from sdi.labelled import Labelled
 from sdi.scoring import etas, stack, weigh
 from sdi.store import Store
@@ -38,7 +39,7 @@ class Parts:
         """Draw one training example, by default the first: a row for each parameter (needs matplotlib)."""
         from sdi.plot import plot_parts
 
-        plot_parts(self, Path(path), train)
+        plot_parts(self, expand(path), train)
 
 
 def parts(store: Store, checkpoints: Sequence[Checkpoint], query: str, train: Sequence[str]) -> Parts:

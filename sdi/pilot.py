@@ -46,7 +46,7 @@ def pilot_widths(job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m
         for point in points:
             model = point.load_into(job.model, job.backend)
             options = {**job.options, "audit": "off"}  # the run has its own
-            features = job.backend.featurize(model, job.loss, batch, loop=job.loop, sketch=sketch, **options)
+            features = job.backend.Featurizer(model, job.loss, loop=job.loop, sketch=sketch, **options)(batch)
             for name, cost in costs(features).items():
                 total[name] += point.eta_of(name) ** 2 * cost
     return best_widths(total, sizes, m)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,14 @@ TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.05, "float16": 0.01
 
 def alone(make: Any) -> Callable[..., Features]:
     """A featurizer as it makes one example of a batch, which is not audited and need not reach every parameter."""
-    return partial(make.features, part=True) if hasattr(make, "features") else make
+    found: Callable[..., Features] = getattr(make, "alone", make)
+    return found
 
 
 def check_row(store: Store, checkpoint: Checkpoint, side: str, now: Features, make: Any) -> None:
     """Refuse a store whose row of the one example in `now`, which `make` made, is not what it is now."""
+    if getattr(make, "draws", False):  # alone, an example has other random numbers than in its batch
+        return
     (i,) = now.ids
     stored = store.read(checkpoint.key, side, [i])
     types = [str(dtype).removeprefix("torch.") for dtype in getattr(make, "dtypes", ())] or ["float64"]

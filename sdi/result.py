@@ -149,7 +149,7 @@ class Result:
         from sdi.plot import plot_trajectories
 
         self._need_steps("plot")
-        plot_trajectories(self, Path(path), query, k)
+        plot_trajectories(self, expand(path), query, k)
 
     def save(self, path: str | Path) -> None:
         """One safetensors file: arrays and their labels, no code."""

@@ -40,9 +40,8 @@ class Loader:
             raise ValueError(f"{name}() of the script must return batches, got {self.first!r}")
 
     def __iter__(self) -> Iterator[Any]:
-        if iter(self.first) is not self.first:
-            return iter(self.first)
-        return iter(self.make())
+        again = iter(self.first)
+        return iter(self.make()) if again is self.first else again
 
     @property
     def batches(self) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 from rich import box
 from rich.console import Group
 from rich.table import Table
@@ -134,9 +133,3 @@ def seconds_text(s: float) -> str:
     if s < 60:
         return f"{s:.2g} s" if s < 10 else f"{s:.0f} s"
     return f"{s // 60:.0f} min {s % 60:.0f} s" if s < 3600 else f"{s // 3600:.0f} h {s % 3600 // 60:.0f} min"
-
-
-def relative_error(estimate: np.ndarray, truth: np.ndarray) -> float:
-    """|estimate - truth| / |truth|, over all entries."""
-    size = float(np.linalg.norm(truth))
-    return float(np.linalg.norm(estimate - truth)) / size if size else 0.0

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -195,4 +196,4 @@ def check_shape(shape: Any, of: str) -> Shape:
     return tuple(int(k) for k in shape)
 
 
-Draws = Iterator[tuple[Any, Sketch]]  # (probability as a Fraction, sketch): what enumerate_all gives
+Draws = Iterator[tuple[Fraction, Sketch]]  # (probability, sketch): what enumerate_all gives

@@ -21,13 +21,11 @@ from jaxtyping import Shaped
 
 from sdi.errors import SketchMismatch, nearest
 from sdi.hashing import check_family
-from sdi.sketch import Shape, Sketch, check_m, identity_of, matrix_shape
+from sdi.sketch import Shape, Sketch, check_m, identity_of
 from sdi.sketch_draw import draw_one
 from sdi.sketch_json import sketch_from_json, sketch_to_json
 from sdi.sketch_path import SketchSpec, is_shipped, sketch_for, sketch_text
 from sdi.sketches import Keep
-
-__all__ = ["Block", "SketchMap", "matrix_shape"]
 
 Array = np.ndarray
 

@@ -8,7 +8,7 @@ from math import prod, sqrt
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Shaped
 
 from sdi.sketch import LinearSketch, Shape
 
@@ -34,11 +34,6 @@ class ScaledIntegers(LinearSketch):
 
     def apply(self, x: Shaped[Array, "..."]) -> Shaped[Array, "... size"]:
         return self.integers(as_floats(self._check(x))) * sqrt(self.squared_scale)
-
-    def dense_integers(self) -> Int[Array, "size numbers"]:
-        """Z as a matrix on the flattened parameter."""
-        basis = np.eye(prod(self.of), dtype=np.int64).reshape(-1, *self.of)
-        return np.asarray(self.integers(basis).T)
 
 
 def as_floats(x: Array) -> Array:

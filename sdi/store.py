@@ -201,6 +201,8 @@ class Store:
         for name, x in out.items():
             if not np.isfinite(x).all():
                 raise StoreError(f"{name} of shard {shard} do not fit into {self.dtype}; use dtype='float64'")
+            if name.endswith(".scale") and not x.all():
+                raise StoreError(f"values of shard {shard} are too small for {self.dtype}; use dtype='float64'")
         return out
 
 

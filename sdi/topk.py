@@ -34,9 +34,8 @@ class Target(NamedTuple):
 
     def of(self, features: Features) -> Float[Array, "D"]:
         """By linearity, steps may be summed before the product."""
-        return (
-            features.g[self.query] if self.whole else features.phi[self.query, self.first - 1 : self.last].sum(axis=0)
-        )
+        steps = features.phi[self.query, self.first - 1 : self.last].sum(axis=0)
+        return steps + features.outside[self.query] if self.whole and features.outside is not None else steps
 
     def words(self, tau: int) -> str:
         return "all steps" if self.whole else step_words(self.first, self.last, tau)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from sdi.backends import room
+from sdi.files import write_whole
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,7 @@ class Verification:
             "statements": [asdict(r) for r in self.reports],
             "errata": self.errata,
         }
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(content, indent=1) + "\n")
-        os.replace(part, path)
+        write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def verify(

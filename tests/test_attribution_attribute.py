@@ -82,7 +82,10 @@ def test_sketched_scores_are_those_of_the_sketched_gradients(world: World) -> No
 
 @pytest.mark.parametrize("m", [32, None])
 @pytest.mark.parametrize("mode", MODES)
-def test_the_reference_backend_gives_the_same(world: World, mode: str, m: int | None) -> None:
+@pytest.mark.parametrize("spread", [False, True])
+def test_the_reference_backend_gives_the_same(world: World, mode: str, m: int | None, spread: bool) -> None:
+    if spread and m is None:
+        pytest.skip("there are no bytes to spread")
     config = replace(CONFIG, prelude=1, injection="concat")
     points = [make_model(seed, config) for seed in (1, 2)]
     paths = [save_checkpoint(world.folder / f"r/{k}.safetensors", p, 0.5) for k, p in enumerate(points)]
@@ -91,6 +94,7 @@ def test_the_reference_backend_gives_the_same(world: World, mode: str, m: int | 
         "checkpoints": paths,
         "m": m,
         "mode": mode,
+        "spread": spread,
         "loop": Loop(["prelude", "inject", "core"], "inject", "coda"),
     }
     world.model = make_model(0, config)
@@ -213,6 +217,10 @@ def test_the_standard_error_is_the_bound_of_every_parameters_part(world: World) 
         ({"repeats": 0}, "^repeats must be at least 1, got 0$"),
         ({"shard": 0}, "^shard must be at least 1, got 0$"),
         ({"m": 0}, "^m must be at least 1, got 0$"),
+        ({"m": -3, "backend": "exact"}, "^m must be at least 1, got -3$"),
+        ({"m": None, "family": "polynomail"}, "^family must be one of "),
+        ({"budget": -5, "backend": "reference"}, "^budget must be at least 1 MiB"),
+        ({"audit": "maybe", "backend": "reference"}, "^audit must be one of "),
         (
             {"backend": "exact", "repeats": 2},
             "^repeats must be 1 with backend='exact', which has no sketch to draw again, got 2$",

@@ -289,3 +289,12 @@ def test_a_query_that_nothing_acts_on_has_no_timing() -> None:
     summary = result.summary()
     assert np.isnan(summary["late_mass"].sel(query="q-1").values)
     assert np.isfinite(summary["late_mass"].sel(query="q-0").values)
+
+
+def test_a_copy_is_a_copy() -> None:
+    """NumPy 2 asks for one and trusts that it gets it."""
+    result = make_result()
+    before = result.tracin.values.copy()
+    np.array(result.tracin)[:] = 7
+    np.testing.assert_array_equal(result.tracin.values, before)
+    assert np.shares_memory(np.asarray(result.tracin), result.tracin.values)

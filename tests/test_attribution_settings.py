@@ -29,8 +29,11 @@ from test_attribution_cases import (
     filled,
     make_batches,
     make_model,
+    save_checkpoint,
     world,
 )
+from test_fast_cases import make_xy
+from test_fast_odd_models import ODD, squares
 
 import sdi
 import sdi.fast
@@ -320,6 +323,20 @@ def test_a_row_of_each_side_is_made_again_and_must_be_what_is_stored(world: Worl
     world.attribute(**{**options, "audit": "off"})
     for name, content in before.items():
         assert (world.store / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_stores_of_odd_models_are_reused_too(world: World, name: str) -> None:
+    """One row alone may call fewer modules than its batch did, or draw other random numbers."""
+    model = ODD[name]().eval()
+    point = save_checkpoint(world.folder / "odd.safetensors", model, 0.1)
+    options = world.options(store=world.store, loss=squares, loop=Loop("core", "core"), checkpoints=point)
+    options |= {"train": [{**make_xy(5), "id": list("abcde")}], "query": [make_xy(2, seed=7)], "audit": "first"}
+    first = sdi.attribute(model, **options)
+    before = files(world.store)
+    assert_same_result(sdi.attribute(model, **options), first)
+    assert files(world.store) == before
 
 
 def test_the_row_that_is_made_again_is_one_that_is_stored(world: World) -> None:

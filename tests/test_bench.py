@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,9 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 import sdi.fast
-from sdi.bench import bars, cli, environment, fidelity, growth, intervals, kernels, largest, memory, peers, runtime
-from sdi.bench import interleave as turns
-from sdi.bench import plot as plots
+from sdi.bench import cli, environment, fidelity, growth, kernels, memory, peers, runtime
 from sdi.bench.authors_worker import Twin, token_losses
 from sdi.bench.bars import BARS_OF_MEMORY, BARS_OF_PEERS, BARS_OF_RUNTIME, Bar, judge
 from sdi.bench.bystanders import Bystanders
@@ -301,13 +297,6 @@ def test_a_worker_that_fails_says_why() -> None:
             remote.ask("run", tiny=True)
         with pytest.raises(WorkerFailed, match="the worker ended"):
             remote.ask("run")
-
-
-@pytest.mark.parametrize("module", [bars, growth, intervals, largest, turns, plots], ids=lambda module: module.__name__)
-def test_examples_in_docstrings_hold(module: ModuleType) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted
-    assert not found.failed
 
 
 def test_bystanders_count_what_others_take() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdi.errors import SketchMismatch
-from sdi.sketch_map import SketchMap, matrix_shape
+from sdi.sketch import matrix_shape
+from sdi.sketch_map import SketchMap
 from sdi.sketches import CountSketch, Keep, TensorSketch
 
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=40)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 
-from sdi.experiments.parity import periods, report, rotation, states, strings
+from sdi.experiments.parity import periods
 from sdi.experiments.parity.automaton import ORDERS, Automaton
 from sdi.experiments.parity.periods import autocorrelation, find_period, jumps, lag_after, phase_shuffled, red_noise
 from sdi.experiments.parity.proxy import Proxy
@@ -217,11 +215,3 @@ def test_a_turn_and_a_running_parity_are_told_apart_by_order_alone():
     assert abs((running == turn).mean() - 0.5) < 0.06  # and agree by chance on the way
     alternating = np.arange(N)[None] % 2
     assert (np.cumsum(alternating, axis=1) % 2 == turned(np.array([N // 2]), N, 0.0)).all()  # but not on the probe
-
-
-@pytest.mark.parametrize("module", [periods, report, rotation, states, strings], ids=lambda module: module.__name__)
-def test_the_examples_in_docstrings_hold(module):
-    """pytest would collect them under the folder's bare name, which is refused."""
-    found = doctest.testmod(module)
-    assert found.attempted > 0
-    assert found.failed == 0

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import sdi.fast as fast
-from sdi import Loop, LoopedConfig
+from sdi import AuditError, Loop, LoopedConfig
 
 CONFIG = LoopedConfig(vocab=7, classes=5, d=8, heads=2, tau=3, injection="concat", prelude=1, coda=1)
 LOOP = Loop(body=["read_in", "inject", "core", "coda"], step="inject", end="coda")
@@ -62,6 +62,32 @@ def test_a_query_over_the_budget_runs_all_the_same(model, monkeypatch):
 
 def tiny(init):
     return lambda self, limit: init(self, None if limit is None else 10)
+
+
+@pytest.mark.parametrize("audit", ["first", "every"])
+def test_queries_are_audited_too(model, audit):
+    def loss(model, part):
+        losses = fast.token_cross_entropy(model, part)
+        return losses / (len(losses) if part["tokens"][0, 0] == 6 else 1)
+
+    plain, divided = batch(3, 2), batch(3, 3)
+    plain["tokens"][0, 0], divided["tokens"][0, 0] = 5, 6
+    fast.exact_scores(model, loss, [plain], [plain], loop=LOOP, audit=audit)
+    for query in ([divided], [plain, divided]) if audit == "every" else ([divided],):
+        with pytest.raises(AuditError, match="divided by the size of the batch"):
+            fast.exact_scores(model, loss, [plain], query, loop=LOOP, audit=audit)
+    fast.exact_scores(model, loss, [plain], [divided], loop=LOOP, audit="off")
+
+
+def test_hooks_that_were_asked_for_stay_hooks(model, monkeypatch):
+    from sdi.fast import engine, memory
+
+    monkeypatch.setattr(memory.Meter, "__init__", tiny(memory.Meter.__init__))
+    monkeypatch.setattr(engine, "recomputing", None)
+    train, query = [batch(1, 0)], [batch(3, 2)]
+    options = {"loop": LOOP, "memory": "hooks", "budget": 1 << 20, "audit": "off"}
+    exact = fast.exact_scores(model, fast.token_cross_entropy, train, query, **options)
+    assert exact.sdi.shape == (1, 3, 3)
 
 
 def test_empty_sides_are_refused(model):

@@ -316,6 +316,21 @@ class SparseTable(nn.Module):
         return torch.tanh(s + self.table((s.sum(dim=-1).abs() * 3).long() % 8))
 
 
+class Routed(nn.Module):
+    """Each example goes to one of two experts: one example alone never calls the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList([nn.Linear(D, D), nn.Linear(D, D)])
+
+    def forward(self, s: Tensor) -> Tensor:
+        first = s.detach().sum(dim=(1, 2)) > 0
+        for expert, rows in zip(self.experts, (first, ~first), strict=True):
+            if rows.any():
+                s = s.masked_scatter(rows[:, None, None], torch.tanh(expert(s[rows])))
+        return s
+
+
 ODD: dict[str, Callable[[], nn.Module]] = {
     "implicit": Implicit,
     "differentiating": Differentiating,
@@ -325,6 +340,7 @@ ODD: dict[str, Callable[[], nn.Module]] = {
     "complex": ComplexState,
     "encoder": Encoder,
     "sparse table": lambda: Own(SparseTable()),
+    "routed": lambda: Own(Routed()),
 }
 
 
@@ -335,6 +351,23 @@ def test_it_is_right_and_passes_the_audit(name: str, memory: str) -> None:
     model, batch = ODD[name]().eval(), make_xy()
     torch.manual_seed(3)
     is_truth(featurize(model, squares, batch, loop=CORE, memory=memory), model, batch)
+
+
+@pytest.mark.parametrize("name", [name for name in ODD if name != "random start"])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_part_of_a_batch_is_served_as_the_whole_is(name: str) -> None:
+    """Also by a featurizer that has seen nothing else: a module that only the whole calls is not taken for idle."""
+    model, batch = ODD[name]().eval(), make_xy(5)
+    whole = featurize(model, squares, batch, loop=CORE)
+    alone = Featurizer(model, squares, loop=CORE)
+    before = alone.plan
+    for i in (1, 4):
+        one = alone.alone({key: x[i : i + 1] for key, x in batch.items()})
+        assert_near(one.values, whole.values[i : i + 1], row_norms(one.values), f"example {i}")
+    assert alone.plan is before
+    cut = Featurizer(model, squares, loop=CORE, audit="off")
+    cut.memory.rows = 2
+    assert_near(cut(batch).values, whole.values, row_norms(whole.values), "cut by a budget")
 
 
 def test_a_batch_may_begin_with_what_all_examples_share() -> None:

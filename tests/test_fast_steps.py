@@ -182,6 +182,11 @@ class Ragged(Looped):
         return self.head(s)
 
 
+def test_a_tau_that_is_no_whole_number_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^tau must hold integers, got float32$"):
+        features_of(make(nn.Linear(D, D)), {**make_xy(), "tau": torch.tensor([1.9, 2, 3])})
+
+
 def test_examples_of_one_batch_keep_their_own_tau() -> None:
     model = Ragged(core()).double()
     batch = {**make_xy(), "tau": torch.tensor([2, 1, 3])}

@@ -120,7 +120,8 @@ def test_a_twin_that_differs_is_named_with_the_smallest_example():
     with pytest.raises(AssertionError, match="values: differ by ") as error:
         assert_backends_agree(case, sketch)
     assert "smallest failing case: LoopedCase(LoopedConfig(" in str(error.value)
-    assert "fails it, beyond rounding of 1e-09" in str(error.value)
+    assert "(allowed 1e-09)" in str(error.value)
+    assert "a right answer never fails it" in str(error.value)
     assert str(error.value).count("[[") == 3  # tokens, targets and mask of one example
     model, batch = case.torch()
     with pytest.raises(AssertionError, match=r"steps of 'core\.0\..*' and its whole gradient: differ") as error:

@@ -95,15 +95,14 @@ class Trainer:
         spread = (self.rng.random(s.groups - 1) + np.arange(s.groups - 1)) / max(1, s.groups - 1)
         lengths = [at.length, *(SHORTEST + np.floor(spread * (at.length - SHORTEST + 1)).astype(int))]
         value = 0.0
-        hook = self.model.inject.register_forward_hook(self.add_noise)
-        for n in lengths:
-            rows = torch.from_numpy(self.rng.integers(0, len(self.labels[n]), s.batch // s.groups))
-            steps = torch.full((len(rows),), int(n))
-            logits = self.model({"tokens": self.tokens[n][rows], "tau": steps, "readout": steps})[:, -1]
-            loss = F.cross_entropy(logits, self.labels[n][rows]) / s.groups
-            torch.autograd.backward(loss)
-            value += float(loss.detach())
-        hook.remove()
+        with self.model.inject.register_forward_hook(self.add_noise):
+            for n in lengths:
+                rows = torch.from_numpy(self.rng.integers(0, len(self.labels[n]), s.batch // s.groups))
+                steps = torch.full((len(rows),), int(n))
+                logits = self.model({"tokens": self.tokens[n][rows], "tau": steps, "readout": steps})[:, -1]
+                loss = F.cross_entropy(logits, self.labels[n][rows]) / s.groups
+                torch.autograd.backward(loss)
+                value += float(loss.detach())
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimiser.step()
         at.step, at.since, at.running = at.step + 1, at.since + 1, 0.95 * at.running + 0.05 * value

@@ -32,7 +32,8 @@ def far(x: Array, y: Array, size: Float[Array, "n"], what: str, rtol: float) -> 
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         worst = float((error / size).max())
-    return f"{what}: differ by {worst:.2g} of their size, in example {int(np.argmax(~(error <= rtol * size)))}"
+    example = int(np.argmax(~(error <= rtol * size)))
+    return f"{what}: differ by {worst:.2g} of their size (allowed {rtol:.0e}), in example {example}"
 
 
 def row_norms(x: Array) -> Float[Array, "n"]:
