@@ -6,7 +6,7 @@
 3. One example alone against the same example in its batch: a loss divided by the size of the batch fails. A model that
    draws random numbers, a first state for instance, is not asked; in training mode, where it may be dropout, it fails.
 
-Under recompute, autograd's graph of a whole batch may not fit: two examples of it are looked at instead.
+Under recompute, autograd's graph of a whole batch may not fit: 1 looks at two examples of it instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 0.05, tor
 ROUNDING = {torch.bfloat16: 1, torch.float16: 4}  # 32 otherwise
 # Times a power of two, everything is exact, but for numbers of half precision that become too small.
 PROPORTION = {torch.float64: 1e-9, torch.float16: 0.1}  # 1e-3 otherwise
-WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type
+WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type, and not too far apart for half precision
 MANY = 2  # examples looked at under recompute
 
 
@@ -52,8 +52,8 @@ def audit_features(featurizer: Featurizer, batch: Any, features: Features) -> No
     smaller = _smaller(featurizer, batch, features) if featurizer.memory.recompute and n > MANY else None
     part, own = smaller or (batch, features)
     draws = _against_autograd(featurizer, part, own, tolerance)
-    if len(own.ids) > 1:
-        _own_losses(featurizer, part, own, max(PROPORTION.get(dtype, 1e-3) for dtype in featurizer.dtypes))
+    if n > 1:
+        _own_losses(featurizer, batch, features, max(PROPORTION.get(dtype, 1e-3) for dtype in featurizer.dtypes))
     if draws and any(module.training for module in featurizer.model.modules()):
         raise AuditError(
             "the loss draws random numbers, as dropout does, and the model is in training mode: an example's gradient "
@@ -110,8 +110,8 @@ def _own_losses(featurizer: Featurizer, batch: Any, features: Features, toleranc
     """Times a weight, an example's loss must have so much larger features, and the others' must stay."""
     n = len(features.ids)
     rows = min(featurizer.memory.rows or n, n)  # that run together: a weight counts within these
-    weights = WEIGHTS[(np.arange(n) % rows) % len(WEIGHTS)]
-    again = featurizer.weighted(batch, WEIGHTS)
+    weights = loss_weights(rows)[np.arange(n) % rows]
+    again = featurizer.weighted(batch, loss_weights(rows))
     error = np.linalg.norm(_by_example(again) / weights[:, None] - _by_example(features), axis=1)
     scale = 2 * np.linalg.norm(_by_example(features), axis=1) + 1e-30
     i = int(np.argmax(error / scale))
@@ -129,6 +129,12 @@ def _own_losses(featurizer: Featurizer, batch: Any, features: Features, toleranc
             if off[:, b.start : b.stop].max() > tolerance * np.abs(features.g[:, b.start : b.stop]).max()
         )
         raise mixed
+
+
+def loss_weights(n: int) -> Float[np.ndarray, "n"]:
+    """Neighbours have different ones, and so have examples that stand 8 apart, as threads or groups may."""
+    i = np.arange(n)
+    return WEIGHTS[(i + i // len(WEIGHTS)) % len(WEIGHTS)]
 
 
 def _smaller(

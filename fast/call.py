@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .ambient import Ambient
+from .graph import carries_gradient
+
+SAME_OUTPUT = 1000  # eps, of an output's norm
 
 
 class Call:
@@ -19,11 +24,24 @@ class Call:
         self.leaves = [x.detach() if isinstance(x, Tensor) else x for x in leaves]
         self.versions = self._versions()
         self.ambient = Ambient()
+        self.gave: list[Tensor] = []  # the sizes of its outputs
 
     def inputs(self, leaves: list[Any]) -> tuple[Any, Any]:
         """These leaves in the places of its own: args, kwargs."""
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
+
+    def keep_sizes(self, outputs: Iterable[Any]) -> None:
+        self.gave = [_size(y) for y in outputs if carries_gradient(y)]
+
+    def gives_again(self, outputs: Iterable[Any]) -> bool:
+        """Whether these outputs of the same call, run again, are as large as its own: else it keeps state."""
+        again = [y for y in outputs if carries_gradient(y)]
+        return len(again) == len(self.gave) and all(
+            bool((_size(y) - size).abs() <= min(SAME_OUTPUT * torch.finfo(y.dtype).eps, 0.05) * size)
+            for y, size in zip(again, self.gave, strict=True)
+            if bool(torch.isfinite(size))
+        )
 
     def changed(self) -> bool:
         """Whether an input was changed in place since."""
@@ -31,3 +49,7 @@ class Call:
 
     def _versions(self) -> list[int]:
         return [x._version for x in self.leaves if isinstance(x, Tensor)]
+
+
+def _size(y: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(y.detach().to_dense() if y.layout != torch.strided else y.detach())

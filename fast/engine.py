@@ -22,6 +22,7 @@ from .body import Body
 from .checkpointing import graph_keeping_checkpoints
 from .graph import graph_leaves
 from .memory import Memory
+from .owners import loss_weights
 from .plan import Plan
 from .recompute import recomputing
 from .sinks import Sink
@@ -97,7 +98,12 @@ def _forward_and_back(
     tracer.begin(n)
     if losses.requires_grad:
         root = tracer.watch(losses)
-        torch.autograd.grad(root, graph_leaves([root]), torch.ones_like(losses), allow_unused=True)
+        leaves = graph_leaves([root])
+        if tracer.in_doubt:
+            tracer.weighing = True
+            torch.autograd.grad(root, leaves, loss_weights(n).to(losses), retain_graph=True, allow_unused=True)
+            tracer.weighing = False
+        torch.autograd.grad(root, leaves, torch.ones_like(losses), allow_unused=True)
 
 
 def _examples(losses: Any) -> int:

@@ -67,21 +67,18 @@ class Featurizer:
         self.tables: Tables = {}
         self.dtypes = {p.dtype for p in self.body.parameters.values()}  # all that gradients came in
         self.audited = 0  # examples of the largest batch that was audited: one alone cannot show that examples mix
-        self.guesses: set[tuple[str, int]] = set()  # rows that were taken for an example's (see Tracer)
-        self.audited_guesses: set[tuple[str, int]] = set()
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
         self.draws = False  # whether the last pass drew random numbers
         self.coverage: Coverage | None = None
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         features = self.features(batch, ids)
-        looked_at = self.audited >= min(2, len(features.ids)) and self.guesses <= self.audited_guesses
-        if self.audit == "every" or (self.audit == "first" and not looked_at):
+        if self.audit == "every" or (self.audit == "first" and self.audited < min(2, len(features.ids))):
             try:
                 audit_features(self, batch, features)
             except MixedExamples as error:
                 features = self._enclosed(batch, ids, error)
-            self.audited, self.audited_guesses = len(features.ids), set(self.guesses)
+            self.audited = len(features.ids)
         return features
 
     def _enclosed(self, batch: Any, ids: Sequence[str], error: MixedExamples) -> Features:
@@ -158,7 +155,6 @@ class Featurizer:
             self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part, ids
         )
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
-        self.guesses |= tracer.guesses
         self.dtypes |= tracer.dtypes
         self.draws = tracer.draws
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)

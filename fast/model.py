@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sdi.errors import nearest
 from sdi.looped_config import LoopedConfig
 
 LAYER_EPS, RMS_EPS, ROTARY_BASE = 1e-5, 1e-6, 1e4
@@ -94,7 +95,7 @@ def make_norm(config: LoopedConfig) -> nn.Module:
 class LoopedTransformer(nn.Module):
     """Read in, loop, read out. `batch` as in the reference: tokens, and optionally tau and readout per example."""
 
-    def __init__(self, config: LoopedConfig, weights: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self, config: LoopedConfig, weights: Mapping[str, np.ndarray | Tensor] | None = None) -> None:
         super().__init__()
         c = self.config = config
         self.read_in = nn.Embedding(c.vocab, c.d) if c.read_in == "embedding" else nn.Linear(c.vocab, c.d)
@@ -108,9 +109,9 @@ class LoopedTransformer(nn.Module):
         self.norm_out = make_norm(c) if c.norm_out else nn.Identity()
         self.head = nn.Linear(c.d, c.classes, bias=c.head_bias)
         if weights is not None:
-            dtype = next(iter(weights.values())).dtype
-            self.load_state_dict({name: torch.from_numpy(np.array(w)) for name, w in weights.items()}, assign=True)
-            self.to(torch.from_numpy(np.zeros(0, dtype)).dtype)
+            tensors = _checked(weights, c.shapes())
+            self.load_state_dict(tensors, assign=True)
+            self.to(next(iter(tensors.values())).dtype)
 
     @classmethod
     def init(cls, config: LoopedConfig, seed: int = 0, scale: float = 0.02) -> LoopedTransformer:
@@ -128,8 +129,9 @@ class LoopedTransformer(nn.Module):
         return model
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The parameters as arrays, for the reference."""
-        return {name: p.detach().cpu().numpy().copy() for name, p in self.state_dict().items()}
+        """The parameters as arrays, for the reference; of bfloat16, which NumPy lacks, as float32."""
+        state = {name: p.float() if p.dtype == torch.bfloat16 else p for name, p in self.state_dict().items()}
+        return {name: p.detach().cpu().numpy().copy() for name, p in state.items()}
 
     def forward(self, batch: Mapping[str, Any]) -> Float[Tensor, "n L classes"]:
         c, dtype = self.config, self.head.weight.dtype
@@ -165,6 +167,24 @@ class LoopedTransformer(nn.Module):
             s = self.loop_norm(self.core(self.inject(x)))
             out = _where(readout == t, s, out)
         return out
+
+
+def _checked(weights: Mapping[str, np.ndarray | Tensor], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    """Copies, which are named and shaped as the config says; what is refused is told as in the reference."""
+    for name in weights:
+        if name not in shapes:
+            raise ValueError(f"weights hold {name!r}, which the config does not have{nearest(name, shapes)}")
+    tensors = {}
+    for name, shape in shapes.items():
+        if name not in weights:
+            raise ValueError(f"weights must hold {name!r} {shape}, which is missing")
+        w = weights[name]
+        tensors[name] = w.detach().clone() if isinstance(w, Tensor) else torch.as_tensor(np.array(w))
+        if tuple(tensors[name].shape) != shape:
+            raise ValueError(f"weight {name!r} must have shape {shape}, got {tuple(tensors[name].shape)}")
+        if not tensors[name].is_floating_point():
+            raise TypeError(f"weight {name!r} must hold real numbers, got {tensors[name].dtype}")
+    return tensors
 
 
 def _steps(batch: Mapping[str, Any], name: str, default: Tensor) -> Int[Tensor, "n"]:

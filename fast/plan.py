@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from torch import nn
+from torch import Tensor, nn
 
 from sdi.errors import CoverageError
 
@@ -34,6 +34,13 @@ class Unit:
     @property
     def parameters(self) -> list[str]:
         return list(self.locals.values())
+
+    def lead(self, y: Tensor) -> tuple[int, ...]:
+        """The sizes of what stands before the columns of an output: examples and tokens, if all is well."""
+        shape = getattr(self.module, "normalized_shape", None)
+        if isinstance(self.module, (nn.Conv1d, nn.Conv2d)):
+            return len(y), 1  # examples first, or not at all
+        return tuple(y.shape[: y.dim() - (len(shape) if self.native is not None and shape is not None else 1)])
 
     def pick(self, of: Mapping[str, T]) -> dict[str, T]:
         return {local: of[name] for local, name in self.locals.items()}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from sdi.errors import CoverageError
 from sdi.loop import Loop
 
 from .body import Body
@@ -108,6 +109,7 @@ class _Recompute(torch.autograd.Function):
     def forward(ctx: Any, run: _Run, start: Tensor, *inputs: Tensor) -> Any:
         ctx.run = run
         out = run.forward(run.call.leaves)
+        run.call.keep_sizes(out)
         run.constants = [_GRAPH if carries_gradient(y) else y for y in out]
         return tuple(y.detach() for y in out if carries_gradient(y))  # what the module passes through stays as it is
 
@@ -116,7 +118,7 @@ class _Recompute(torch.autograd.Function):
         run, wanted = ctx.run, ctx.needs_input_grad[2:]
         tracer = run.wrapped.tracer
         ours = tracer.in_our_pass  # not a gradient that the user's code takes, perhaps several times
-        if ours:
+        if ours and not tracer.weighing:
             ctx.run = None
         if run.call.changed():
             raise RuntimeError(
@@ -127,8 +129,14 @@ class _Recompute(torch.autograd.Function):
         tensors = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
         for i, want in zip(tensors, wanted, strict=True):
             leaves[i] = leaves[i].detach().requires_grad_(want)
-        with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot):
-            out = [y for y in run.forward(leaves) if carries_gradient(y)]
+        with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run):
+            again = run.forward(leaves)
+        if not run.call.gives_again(again):
+            raise CoverageError(
+                f"a {type(run.call.module).__name__} gives another output when it is run again, so it keeps state "
+                "between calls (a count of steps, a cache); pass what changes as an argument, or use memory='hooks'"
+            )
+        out = [y for y in again if carries_gradient(y)]
         roots = [(y, d) for y, d in zip(out, deltas, strict=True) if y.requires_grad]
         if not roots:
             return (None, None, *(None for _ in wanted))

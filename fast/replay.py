@@ -10,20 +10,24 @@ be vectorised.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.utils import _pytree as pytree
 
-from .call import Call
+from .call import SAME_OUTPUT, Call
 from .checkpointing import no_checkpoints
+from .owners import in_order
 from .routes import NoBatchAxis
 from .sinks import Sink, Slot
 
-SAME_OUTPUT = 1000  # eps, of the output's norm: a wrong split of the inputs is off by more
+
+class OtherOutput(Exception):
+    """The module, run again, gave something else than before."""
 
 
 def replay(
@@ -35,24 +39,33 @@ def replay(
     slot: Slot,
     n: int,
     draws: bool,
+    owners: Int[Tensor, "R"] | None = None,
 ) -> list[str]:
     """Hand the per-example gradients of `parameters` (names within the module) to their sinks.
 
-    Returns the names of those that the output depends on.
+    owners: whose the rows of the output are, where there is no batch axis that would say so. Returns the names of those
+    that the output depends on.
     """
     axis = 0 if getattr(call.module, "batch_first", True) else 1
-    at = [i for i, x in enumerate(call.leaves) if _is_batched(x, axis, n)]
-    if not at or not _is_batched(delta, axis, n):
+    size = n if owners is None else len(owners)  # of the batch axis: several places for each example, perhaps
+    at = [i for i, x in enumerate(call.leaves) if _is_batched(x, axis, size)]
+    if n > 1 and owners is None and (not at or not _is_batched(delta, axis, n)):
         raise NoBatchAxis
     weights = {name: p.detach().clone().requires_grad_() for name, p in parameters.items()}
     with call.ambient.again(), torch.enable_grad():
-        y = _run(call, weights, call.leaves, output)
-    weights = _used(y, weights)
-    if not weights:
+        outputs = _run(call, weights, call.leaves)
+    if not call.gives_again(outputs):
+        raise OtherOutput
+    y = outputs[output]
+    total = _total(y, delta, weights)
+    if not total:
         return []
-    gradients = None if draws else _vectorised(call, output, y.detach(), delta, weights, at, axis)
-    if gradients is None:
-        gradients = _one_by_one(y, delta, weights, axis, n)
+    weights = {name: weights[name] for name in total}
+    gradients = {name: part[None] for name, part in total.items()} if n == 1 else None
+    if n > 1 and not draws and at and (owners is None or in_order(owners, n)):
+        gradients = _vectorised(call, output, y.detach(), delta, weights, at, axis, n)
+    if gradients is None or not _sums_to(gradients, total):  # a shared input that was split may not show in y
+        gradients = _one_by_one(y, _each(delta, axis, n, owners), weights)
     for name, G in gradients.items():
         sinks[name].whole(slot, G)
     return list(weights)
@@ -62,8 +75,8 @@ def _is_batched(x: Any, axis: int, n: int) -> bool:
     return isinstance(x, Tensor) and x.dim() > axis and x.shape[axis] == n
 
 
-def _run(call: Call, weights: Mapping[str, Tensor], leaves: list[Any], output: int) -> Tensor:
-    """One of the call's outputs, with these weights and inputs."""
+def _run(call: Call, weights: Mapping[str, Tensor], leaves: list[Any]) -> list[Any]:
+    """The call's outputs, with these weights and inputs."""
     args, kwargs = call.inputs(leaves)
     # Every place of a parameter, each once: functional_call's own tying does not put back a module under two names.
     tied = {id(call.module.get_parameter(name)): w for name, w in weights.items()}
@@ -74,36 +87,48 @@ def _run(call: Call, weights: Mapping[str, Tensor], leaves: list[Any], output: i
         if id(p) in tied
     }
     with no_checkpoints():
-        return pytree.tree_leaves(functional_call(call.module, places, args, kwargs, tie_weights=False))[output]
+        return pytree.tree_leaves(functional_call(call.module, places, args, kwargs, tie_weights=False))
 
 
-def _used(y: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those in the graph of y."""
+def _total(y: Tensor, delta: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The gradients of all examples together, of the weights that y depends on."""
     if not y.requires_grad:
         return {}
-    parts = torch.autograd.grad(y, list(weights.values()), torch.zeros_like(y), retain_graph=True, allow_unused=True)
-    return {name: w for (name, w), part in zip(weights.items(), parts, strict=True) if part is not None}
+    parts = torch.autograd.grad(y, list(weights.values()), delta.to(y.dtype), retain_graph=True, allow_unused=True)
+    return {name: part for name, part in zip(weights, parts, strict=True) if part is not None}
+
+
+def _sums_to(gradients: Mapping[str, Tensor], total: Mapping[str, Tensor]) -> bool:
+    for name, G in gradients.items():
+        tolerance = min(SAME_OUTPUT * torch.finfo(G.dtype).eps, 0.05)
+        size = torch.linalg.vector_norm(G.reshape(len(G), -1), dim=1).sum() + total[name].norm()
+        if not bool((G.sum(dim=0) - total[name]).norm() <= tolerance * size):
+            return False
+    return True
 
 
 def _vectorised(
-    call: Call, output: int, y: Tensor, delta: Tensor, weights: dict[str, Tensor], at: list[int], axis: int
+    call: Call, output: int, y: Tensor, delta: Tensor, weights: dict[str, Tensor], at: list[int], axis: int, n: int
 ) -> dict[str, Tensor] | None:
-    """vmap over examples of the pullback, each with a batch axis of one; None unless it gives the output y again."""
+    """vmap over examples of the pullback, each with its own batch axis; None unless it gives the output y again."""
+
+    def split(x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[:axis], n, -1, *x.shape[axis + 1 :])  # (..., n, k, ...)
 
     def value(w: dict[str, Tensor], rows: list[Tensor], delta_row: Tensor) -> tuple[Tensor, Tensor]:
         leaves = list(call.leaves)
         for i, row in zip(at, rows, strict=True):
-            leaves[i] = row.unsqueeze(axis)
-        y_row = _run(call, w, leaves, output)
-        return _inner(y_row.to(delta_row.dtype), delta_row.unsqueeze(axis)), y_row.squeeze(axis)
+            leaves[i] = row
+        y_row = _run(call, w, leaves)[output]
+        return _inner(y_row.to(delta_row.dtype), delta_row), y_row
 
     pullback = vmap(grad(value, has_aux=True), in_dims=(None, axis, axis), out_dims=(0, axis))
     try:
         with call.ambient.again(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # vmap's hints about speed
-            gradients, again = pullback(
-                {k: w.detach() for k, w in weights.items()}, [call.leaves[i] for i in at], delta
-            )
+            own = {name: w.detach() for name, w in weights.items()}
+            gradients, again = pullback(own, [split(call.leaves[i]) for i in at], split(delta))
+            again = again.flatten(axis, axis + 1)
     except Exception:  # whatever vmap cannot follow, the pullback of each example will, or will fail with its own error
         return None
     tolerance = min(SAME_OUTPUT * torch.finfo(y.dtype).eps, 0.05)
@@ -117,12 +142,23 @@ def _inner(y: Tensor, delta: Tensor) -> Tensor:
     return product.real.sum() if product.is_complex() else product.sum()
 
 
-def _one_by_one(y: Tensor, delta: Tensor, weights: dict[str, Tensor], axis: int, n: int) -> dict[str, Tensor]:
+def _each(delta: Tensor, axis: int, n: int, owners: Int[Tensor, "R"] | None) -> Iterator[Tensor]:
+    """delta where it is an example's own, for one example after the other."""
+    if owners is None:
+        shape = [n if k == axis else 1 for k in range(delta.dim())]
+        owners = torch.arange(n, device=delta.device)
+    else:
+        lead = 1 if len(owners) == len(delta) else 2  # rows, or one block of rows
+        shape = [*delta.shape[:lead], *[1] * (delta.dim() - lead)]
+    for i in range(n):
+        yield torch.where((owners == i).view(shape), delta, 0)
+
+
+def _one_by_one(y: Tensor, deltas: Iterable[Tensor], weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """One pullback per example."""
     gradients: dict[str, list[Tensor]] = {name: [] for name in weights}
-    for i in range(n):
-        only = torch.zeros_like(y)
-        only.narrow(axis, i, 1).copy_(delta.narrow(axis, i, 1))
+    for delta in deltas:
+        only = delta.to(y.dtype)
         parts = torch.autograd.grad(y, list(weights.values()), only, retain_graph=True)
         for name, part in zip(weights, parts, strict=True):
             gradients[name].append(part)

@@ -111,13 +111,11 @@ def native_route(module: Any) -> tuple[str, Native] | None:
 
 
 def per_example(x: Tensor, n: int, width: int = 1) -> Tensor:
-    """(n, T, *trailing): rows of one example together. (n * T, d) is taken for n examples of T rows each."""
+    """(n, T, *trailing): rows of one example together. All rows are the only example's."""
     lead, trailing = x.shape[: x.dim() - width], x.shape[x.dim() - width :]
-    if len(lead) >= 1 and lead[0] == n:
-        return x.reshape(n, -1, *trailing) if x.numel() else x.new_zeros(n, 0, *trailing)
-    if len(lead) == 1 and lead[0] % n == 0 and lead[0] > 0:
-        return x.reshape(n, -1, *trailing)
-    raise NoBatchAxis
+    if n != 1 and (not lead or lead[0] != n):
+        raise NoBatchAxis
+    return x.reshape(n, -1, *trailing) if x.numel() else x.new_zeros(n, 0, *trailing)
 
 
 def token_sum(x: Tensor) -> Tensor:

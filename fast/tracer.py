@@ -25,12 +25,14 @@ from .body import Body
 from .call import Call
 from .graph import begin_graph, carries_gradient, under
 from .memory import Meter
+from .owners import by_example, find_owners, row_sizes, rows_of
 from .plan import Plan, Unit
-from .replay import replay
+from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
 from .sinks import Sink, Slot
 
 Phase = Literal["forward", "backward"]
+NO_ROWS = "its call does not carry one row for each of the {} examples"
 
 
 class NeedsEnclosing(Exception):
@@ -58,7 +60,12 @@ class Tracer:
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
         self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
-        self.guesses: set[tuple[str, int]] = set()  # units called with rows without a batch axis, and rows per example
+        self.weighing = False  # a backward pass that only tells whose rows are whose (see owners.py)
+        self._leads: set[tuple[int, ...]] = set()  # of all calls: the sizes of what stands before an output's columns
+        self._vectors: set[int] = set()  # rows of states that are (n, d)
+        self._weighted: dict[tuple[Any, int], Tensor] = {}  # per call without a batch axis, the sizes of its rows
+        self._rebuilt: Any = None  # what is being run again, and how many calls that has made
+        self._place = 0
         self._tasks: set[int] = set()  # our own backward passes; the user's code may run others in between
         self._open: list[Call] = []  # calls of replayed units that have begun and not ended
         self._busy = False  # a replay is running: its calls are ours
@@ -90,6 +97,17 @@ class Tracer:
         for sink in self.sinks.values():
             sink.open(n, max(self.steps_seen, 1))
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether some call's rows might be of any example."""
+        return any(self._is_doubtful(lead) for lead in self._leads)
+
+    def _is_doubtful(self, lead: tuple[int, ...]) -> bool:
+        """Other rows than n; or n of them, one after another, unless whole states are so."""
+        if self.n <= 1 or not lead or not lead[0]:
+            return False
+        return lead[0] != self.n or (len(lead) == 1 and self.n not in self._vectors)
+
     def watch(self, y: Tensor) -> Tensor:
         """y, as the root of a backward pass that is ours."""
         with torch.enable_grad():
@@ -103,14 +121,14 @@ class Tracer:
         return torch._C._current_graph_task_id() in self._tasks
 
     @contextmanager
-    def rebuilding(self, slot: Slot) -> Iterator[None]:
+    def rebuilding(self, slot: Slot, what: Any) -> Iterator[None]:
         """A unit's forward is run again in the backward pass to rebuild its graph, as part of this step."""
-        before = self.phase, self.slot
-        self.phase, self.slot = "forward", slot
+        before = self.phase, self.slot, self._rebuilt, self._place
+        self.phase, self.slot, self._rebuilt, self._place = "forward", slot, what, 0
         try:
             yield
         finally:
-            self.phase, self.slot = before
+            self.phase, self.slot, self._rebuilt, self._place = before
 
     @contextmanager
     def pulling(self) -> Iterator[None]:
@@ -132,6 +150,7 @@ class Tracer:
     def _on_step(self, module: nn.Module, args: Any) -> None:
         if self.counting:
             _refuse_transforms()
+            self._vectors |= {len(x) for x in args if isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()}
             self.slot = self.step
             self.step += 1
             self.steps_seen = max(self.steps_seen, self.step)
@@ -151,15 +170,18 @@ class Tracer:
             self.calls.update(unit.parameters)
             if self.slot is None:
                 self.outside_calls.update(unit.parameters)
+            self._leads |= {unit.lead(y) for y in pytree.tree_leaves(output) if isinstance(y, Tensor)}
         if not torch.is_grad_enabled():
             return None
         _refuse_transforms()
+        self._place += 1
+        key = self._rebuilt, self._place
         if unit.native is not None:
             a = args[0] if args else next(iter(kwargs.values()))
             a = self.arena.keep(a) if self.arena is not None and self.counting else a.detach()
             self._keep(a)
             output = output if output.requires_grad else begin_graph(output)
-            deliver = partial(self._deliver_native, unit, a, a._version, output.shape, self.slot)
+            deliver = partial(self._deliver_native, unit, a, a._version, output.shape, self.slot, key)
             self._hook(under(output), deliver)
             return output
         leaves, spec = pytree.tree_flatten(output)
@@ -173,10 +195,11 @@ class Tracer:
                 raise NeedsEnclosing(unit, "it changes its input in place")
             if not found:
                 raise NeedsEnclosing(unit, "its output holds no tensor that could carry a gradient")
+            call.keep_sizes(leaves)
             self._keep(*call.leaves)
             draws = call.ambient.random.has_moved()
             for k in found:
-                self._hook(leaves[k], partial(self._deliver_replayed, unit, call, k, self.slot, draws))
+                self._hook(leaves[k], partial(self._deliver_replayed, unit, call, k, self.slot, draws, key))
         return pytree.tree_unflatten(leaves, spec)
 
     def _keep(self, *inputs: Any) -> None:
@@ -202,22 +225,56 @@ class Tracer:
         node.register_prehook(before)
 
     def _deliver_native(
-        self, unit: Unit, a: Tensor, version: int, shape: torch.Size, slot: Slot, delta: Tensor
+        self,
+        unit: Unit,
+        a: Tensor,
+        version: int,
+        shape: torch.Size,
+        slot: Slot,
+        key: tuple[Any, int],
+        delta: Tensor,
     ) -> None:
         if a._version != version:
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         assert unit.native is not None
         delta = delta.reshape(shape)
-        if delta.dim() == 2 and len(delta) != self.n > 1:
-            self.guesses.add((unit.name, len(delta) // self.n))
+        lead = unit.lead(delta)
+        if self._is_doubtful(lead):
+            owners = self._owners(unit, key, delta)
+            if owners is None:
+                return
+            a, delta = (by_example(rows_of(x, lead), owners, self.n) for x in (a, delta))
+        elif self.weighing:
+            return
         self._serve(unit, delta, partial(unit.native, unit.module, a, delta, unit.pick(self.sinks), slot, self.n))
 
-    def _deliver_replayed(self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, delta: Tensor) -> None:
+    def _owners(self, unit: Unit, key: tuple[Any, int], delta: Tensor) -> Tensor | None:
+        """Whose rows these are; None while that is being found out."""
+        sizes = row_sizes(rows_of(delta, unit.lead(delta)))
+        if self.weighing:
+            self._weighted[key] = sizes
+            return None
+        if not torch.isfinite(sizes).all():  # an error soon; any example will do
+            return torch.arange(len(sizes), device=sizes.device) * self.n // len(sizes)
+        owners, single = find_owners(self._weighted[key], sizes, self.n)
+        if not single:
+            raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
+        return owners
+
+    def _deliver_replayed(
+        self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: tuple[Any, int], delta: Tensor
+    ) -> None:
+        doubtful = delta.dim() > 1 and self._is_doubtful(unit.lead(delta))
+        owners = self._owners(unit, key, delta) if doubtful else None
+        if self.weighing:
+            return
         if call.changed():
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         parameters, sinks = unit.pick(self.body.parameters), unit.pick(self.sinks)
         try:
-            self._serve(unit, delta, partial(replay, call, k, delta, parameters, sinks, slot, self.n, draws))
+            self._serve(unit, delta, partial(replay, call, k, delta, parameters, sinks, slot, self.n, draws, owners))
+        except OtherOutput:
+            raise NeedsEnclosing(unit, "it gives another output when it is run again, so it keeps state") from None
         except (IndexError, KeyError, AttributeError) as error:
             raise CoverageError(
                 f"module {unit.name!r} cannot be run again as it was called ({type(error).__name__}: {error}), which "
@@ -231,7 +288,7 @@ class Tracer:
             with torch.no_grad():
                 used = route() if delta.numel() else None  # a call without tokens adds nothing
         except NoBatchAxis:
-            raise NeedsEnclosing(unit, f"its call does not carry one row for each of the {self.n} examples") from None
+            raise NeedsEnclosing(unit, NO_ROWS.format(self.n)) from None
         finally:
             self._busy = False
         for local, name in unit.locals.items():

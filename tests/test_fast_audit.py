@@ -84,7 +84,7 @@ MISBEHAVING = {
     ),
     "mixing": (Mixing, square_loss, make_xy(), r"the gradient of example '\d' changes by .* mixes examples"),
     "batch norm": (BatchNormed, square_loss, make_xy(), r"the gradient of example '\d' changes by .*batch statistics"),
-    "frequencies": (lambda: Embedded(scale_grad_by_freq=True), square_loss, make_xy(), "differs from autograd's"),
+    "frequencies": (lambda: Embedded(scale_grad_by_freq=True), square_loss, make_xy(), "statistics of the batch"),
     "batch second": (lambda: nn.Linear(D, D), batch_second_loss, batch_second(5), "changes .* first axis"),
 }
 

@@ -87,14 +87,16 @@ def test_examples_in_another_order_are_found_by_the_audit() -> None:
         featurize(Sorted(), squares, batch, loop=CORE)
 
 
-def test_rows_that_are_split_among_the_examples_in_a_new_way_are_audited_again() -> None:
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_rows_that_stand_for_other_examples_than_before_are_given_to_these(memory: str) -> None:
     """24 rows are 6 of each of 4 examples; 12 rows would be 3, but are 6 of 2."""
     model, x = Halting(), make_xy(4, length=6)
-    run = Featurizer(model, squares, loop=CORE)
-    batch = {**x, "halts": torch.tensor([3, 3, 3, 3])}
-    is_truth(run(batch), model, batch)
-    with pytest.raises(AuditError, match="mixes examples"):
-        run({**x, "halts": torch.tensor([3, 1, 3, 1])})
+    run = Featurizer(model, squares, loop=CORE, memory=memory)
+    for halts in ([3, 3, 3, 3], [3, 1, 3, 1], [1, 2, 3, 1]):
+        batch = {**x, "halts": torch.tensor(halts)}
+        is_truth(run(batch), model, batch)
+    assert run.coverage is not None
+    assert {row.route for row in run.coverage} == {"linear"}
 
 
 class Positioned(nn.Module):
