@@ -1,30 +1,20 @@
-"""The `sdi-bench` command. Thin: each command measures one Record, prints it, and saves and draws it where asked.
-
-Exit codes: 0 done (whether bars are met is in the table), 2 bad input, or a worker that failed.
-"""
+"""The `sdi-bench` command. Thin: each command says what to measure; `session.run` does the rest, `Guarded` ends it."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as RichTable
 
-from .bystanders import Bystanders
+from .guard import Guarded
 from .interleave import Progress
 from .ledger import Ledger
-from .record import Record, Table
+from .record import Record
+from .session import check_folder, run
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 140)
+app = typer.Typer(cls=Guarded, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 Quick = Annotated[bool, typer.Option("--quick", help="Tiny sizes: tries the benchmark, measures nothing.")]
 Json = Annotated[Path | None, typer.Option(help="Write everything that was measured to this file.")]
@@ -43,7 +33,7 @@ def main() -> None:
 @app.command(help=f"Relative error of sketched scores against m, beside the paper's; the same bytes spread. {RESUMES}")
 def fidelity(
     quick: Quick = False,
-    paper: Annotated[bool, typer.Option("--paper", help="The 135.1M model at tau=32, L=128; 20 minutes.")] = False,
+    paper: Annotated[bool, typer.Option("--paper", help="The 135.1M model at tau=32, L=128; 12 minutes.")] = False,
     d: Annotated[int, typer.Option(min=2, help="Width of the model.")] = 96,
     tau: Annotated[int, typer.Option(min=1, help="Loop steps.")] = 8,
     core: Annotated[int, typer.Option(min=1, help="Blocks in the loop.")] = 2,
@@ -67,7 +57,7 @@ def fidelity(
         return measure_fidelity(work, tell, ledger)
 
     ledger = Ledger(json)
-    _run(measure, json, plot, quick, ledger)
+    run(measure, json, plot, quick, ledger)
 
 
 @app.command()
@@ -82,7 +72,7 @@ def runtime(
     """Featurising against an inference-only forward pass and a plain training step, and where the time goes."""
     from .runtime import WORKS, measure_runtime
 
-    _run(lambda tell: measure_runtime(rounds, quick, work or WORKS, seed, tell), json, plot, quick)
+    run(lambda tell: measure_runtime(rounds, quick, work or WORKS, seed, tell), json, plot, quick)
 
 
 @app.command(help=f"Peak over the model against tau, B, m and mode; the largest batch under a budget. {RESUMES}")
@@ -99,7 +89,7 @@ def memory(
 
     ledger = Ledger(json)
     work = plan_of(quick, seed, None if budget is None else budget << 20)
-    _run(lambda tell: measure_memory(work, authors, tell, ledger), json, plot, quick, ledger)
+    run(lambda tell: measure_memory(work, authors, tell, ledger), json, plot, quick, ledger)
 
 
 @app.command()
@@ -107,7 +97,7 @@ def growth(rounds: Rounds = 5, quick: Quick = False, seed: Seed = 0, json: Json 
     """Exponents of time and memory in B, tau, L, d, m and n, beside what the analysis says."""
     from .growth import measure_growth
 
-    _run(lambda tell: measure_growth(rounds, quick, seed, tell), json, plot, quick)
+    run(lambda tell: measure_growth(rounds, quick, seed, tell), json, plot, quick)
 
 
 @app.command()
@@ -122,7 +112,7 @@ def peers(
     """The same work by the authors' release, dattri and torch.func; answers checked before any time is taken."""
     from .peers import WORKS, measure_peers
 
-    _run(lambda tell: measure_peers(rounds, quick, work or WORKS, seed, progress=tell), json, plot, quick)
+    run(lambda tell: measure_peers(rounds, quick, work or WORKS, seed, progress=tell), json, plot, quick)
 
 
 @app.command()
@@ -137,7 +127,7 @@ def kernels(
     from .kernels import SHAPES, measure_kernels
 
     shapes, repeats = (SHAPES[:2], 2) if quick else (SHAPES, 15)
-    _run(lambda tell: measure_kernels(m, repeats, shapes, seed, tell), json, plot, quick)
+    run(lambda tell: measure_kernels(m, repeats, shapes, seed, tell), json, plot, quick)
 
 
 @app.command()
@@ -154,7 +144,8 @@ def stream(
     """Streaming top-k over a store on disk, against the bare product over the same mapped file."""
     from .stream import FULL, TINY, measure_stream
 
-    _run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell, seed), json, plot, quick)
+    check_folder("--folder", folder)
+    run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell, seed), json, plot, quick)
 
 
 @app.command()
@@ -175,7 +166,7 @@ def variants(
     from .variants import measure_variants, variant_work
 
     work = variant_work(quick, sketch, m, seeds, rounds, seed)
-    _run(lambda tell: measure_variants(work, tell), json, plot, quick)
+    run(lambda tell: measure_variants(work, tell), json, plot, quick)
 
 
 @app.command()
@@ -186,81 +177,13 @@ def report(
     """Print measured figures as Markdown, or fill a folder with them and their plots."""
     from .report import markdown, write_report
 
-    with _bad_input_is_exit_code_2():
-        records = [Record.load(file) for file in files]
-        if out is None:
-            print(markdown(records), end="")
-        else:
-            for file in write_report(records, out):
-                print(file)
-
-
-@contextmanager
-def _bad_input_is_exit_code_2() -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
-        print(f"sdi-bench: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-
-
-def _run(
-    measure: Callable[[Progress], Record],
-    json: Path | None,
-    plot: Path | None,
-    quick: bool,
-    ledger: Ledger | None = None,
-) -> None:
-    with _bad_input_is_exit_code_2():
-        _check_files(json, plot)
-        began = perf_counter()
-
-        def tell(text: str) -> None:  # no spinner: its thread would run while the clock does
-            print(f"{perf_counter() - began:7.1f} s  {text}", file=sys.stderr, flush=True)
-
-        with Bystanders() as others:
-            record = measure(tell)
-        if quick:
-            record.settings["quick"] = True
-        record.settings["CPU taken by other processes"] = others.says
-        record.settings["wall time"] = f"{perf_counter() - began:.0f} s"
-        if json is not None:
-            record.save(json)
-        if ledger is not None:
-            ledger.close()
-        if plot is not None:
-            from .plot import plot as draw
-
-            draw(record, plot)
-    for table in record.all_tables:
-        console.print(_rich(table))
-    console.print("; ".join(f"{name}: {value}" for name, value in {**record.machine, **record.settings}.items()))
-    if others.disturbed:
-        console.print(f"not a quiet machine: other processes took {others.says}; measure again")
-    if quick:
-        console.print("quick: tiny sizes, so the figures mean nothing and no bar is judged")
-
-
-def _check_files(json: Path | None, plot: Path | None) -> None:
-    """Before anything is measured."""
-    for name, file in (("--json", json), ("--plot", plot)):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise OSError(f"{name} must be in a folder that exists, got {file}")
-    if plot is not None:
-        from .plot import require_matplotlib
-
-        if plot.suffix != ".png":
-            raise ValueError(f"--plot must be a .png file, got {plot}")
-        require_matplotlib()
-
-
-def _rich(table: Table) -> RichTable:
-    printed = RichTable(title=escape(table.title))
-    for name in table.columns:
-        printed.add_column(escape(name))
-    for row in table.rows:
-        printed.add_row(*map(escape, row))
-    return printed
+    check_folder("--out", out)
+    records = [Record.load(file) for file in files]
+    if out is None:
+        print(markdown(records), end="")
+    else:
+        for file in write_report(records, out):
+            print(file)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class Ledger:
     """Answers by key, in FILE.so-far until the command has ended; without a file, in memory only."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self.path = None if file is None else file.with_name(file.name + ".so-far")
+        self.path = None if file is None else file.parent / f"{file.name}.so-far"
         self._work: str | None = None
         self._answers: dict[str, Any] = {}
 
@@ -42,6 +42,12 @@ class Ledger:
         if self.path is not None:
             write_whole(self.path, json.dumps({"work": self._work, "answers": self._answers}).encode())
         return self._answers[key]
+
+    @property
+    def after_a_stop(self) -> str:
+        if self.path is None:
+            return "nothing was kept: with --json FILE, the same command would go on where it was"
+        return "the same command with the same --json goes on where it was"
 
     def close(self) -> None:
         """The command has ended and its record is saved."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import platform
 
-import torch
-
 from sdi.backends import room
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS") or 2)  # of this process and of every worker
 
 
 def describe_machine() -> dict[str, str]:
+    import torch  # here: `sdi-bench --help` needs none of it
+
     return {
         "CPU": _cpu_model(),
         "cores": str(os.cpu_count()),

@@ -5,9 +5,6 @@ It builds the case, warms up on a tiny part of the batch (which makes the sketch
 
 from __future__ import annotations
 
-import ctypes
-import gc
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -16,6 +13,7 @@ from .cases import Case, tiny_part
 from .contenders import contender as make_contender
 from .contenders import seconds
 from .machine import THREADS
+from .resident import give_back
 from .serve import serve
 
 
@@ -32,10 +30,8 @@ class Worker:
         return {"seconds": seconds(self.run_one, self.model, batch)}
 
     def settle(self) -> dict[str, Any]:
-        """Give back to the system what is free, so that it is not counted as the model's."""
-        gc.collect()
-        with suppress(AttributeError, OSError):  # not glibc: nothing to trim
-            ctypes.CDLL(None).malloc_trim(0)
+        """So that what is free is not counted as the model's."""
+        give_back()
         return {}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from .authors import authors_worker
 from .cases import Case
 from .remote import Remote
+from .resident import status
 
 
 def peak_over_model(name: str, case: Case) -> float:
@@ -43,12 +44,3 @@ def peak_of_a_run(remote: Remote) -> float:
     held = status(remote.pid, "VmRSS")
     remote.ask("run")
     return float(max(status(remote.pid, "VmHWM") - held, 1))  # at tiny sizes a run may fit into what is held
-
-
-def status(pid: int, name: str) -> int:
-    """Bytes that the system says of a process."""
-    with open(f"/proc/{pid}/status") as lines:
-        for line in lines:
-            if line.startswith(name + ":"):
-                return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/{pid}/status has no {name}; peak memory can be measured on Linux only")

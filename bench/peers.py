@@ -29,9 +29,9 @@ from .chart import Chart
 from .environment import AUTHORS, DATTRI
 from .interleave import Progress, interleave
 from .machine import THREADS
-from .peak import status
 from .record import Record, Table
-from .remote import Remote, WorkerFailed
+from .remote import Remote, WorkerEnded, WorkerFailed
+from .resident import status
 
 WORKS = ("gpt", "sudoku")
 PATIENCE = 300.0  # seconds for one answer: a peer that takes longer fails
@@ -74,6 +74,7 @@ def measure_peers(
     """The minimum is over `rounds` rounds, after the run that is checked."""
     torch.set_num_threads(THREADS)
     figures: dict[str, list[float]] = {}
+    failures: dict[str, str] = {}
     tables, charts = [], []
     settings: dict[str, Any] = {"rounds": rounds, "quick": quick, "seed": seed}
     settings |= {"authors' release": AUTHORS.release, "dattri": DATTRI.release}
@@ -82,7 +83,8 @@ def measure_peers(
             raise ValueError(f"work must be one of {WORKS}, got {name!r}")
     for name in works:
         case = gpt(2 if quick else 8, quick, seed) if name == "gpt" else sudoku(quick, seed)
-        found, rows = _measure(case, rounds, peers, progress)
+        found, rows, failed = _measure(case, rounds, peers, progress)
+        failures |= {f"{name} {key}": str(error) for key, error in failed.items()}
         figures |= {f"{name} {key}": times for key, times in found.items()}
         settings[name] = case.says
         columns = (
@@ -100,18 +102,21 @@ def measure_peers(
         bars = [(peer.says, min(found[peer.name]) / ours) for peer in peers if peer.name in found]
         charts.append(Chart(f"{name}: time / ours, hooks", "ratio", "", bars=bars))
     best = {name: min(times) for name, times in figures.items()}
-    return Record("peers", settings, figures, tables, judge(BARS_OF_PEERS, best), charts)
+    return Record("peers", settings, figures, tables, judge(BARS_OF_PEERS, best), charts, failures=failures)
 
 
 def _measure(
     case: Case, rounds: int, peers: Sequence[Peer], report: Progress
-) -> tuple[dict[str, list[float]], list[list[str]]]:
+) -> tuple[dict[str, list[float]], list[list[str]], dict[str, Exception]]:
+    """Times of those that answered rightly, a row of each, and what those that failed said."""
+
     def progress(text: str) -> None:
         report(f"{case.name}: {text}")
 
     turns: dict[str, Callable[[], float]] = {}
     alone: dict[str, list[float]] = {}
     shown: dict[str, tuple[str, Remote | None]] = {}
+    failed: dict[str, Exception] = {}
     with ExitStack() as stack, TemporaryDirectory() as folder:
         progress("exact scores")
         with peer_worker("exact", case) as remote:
@@ -127,6 +132,7 @@ def _measure(
                 answer, took = _answer(remote, peer, Path(folder) / "answer")
                 off = _off(answer, truth, peer.gives)
             except (WorkerFailed, OSError, ValueError) as error:
+                failed[peer.name] = error
                 shown[peer.name] = (f"fails: {_short(error)}", None)
                 continue
             if not off <= peer.allowed(case.m):
@@ -136,16 +142,16 @@ def _measure(
             if took > SLOW:
                 alone[peer.name] = [took]
             else:
-                turns[peer.name] = partial(_seconds, remote, peer)
+                turns[peer.name] = partial(_seconds, remote, peer, failed)
         if "hooks" not in turns:
             raise ValueError(f"our own answer on {case.name} is not right: {shown['hooks'][0]}")
         found = interleave(turns, rounds, progress, warm=True)  # the check was the warm-up
         for name in [name for name, times in found.items() if not np.isfinite(times).all()]:
-            shown[name] = ("fails: the worker ended while it was timed", None)
+            shown[name] = (f"fails while it is timed: {_short(failed[name])}", None)
             del found[name]
         found |= alone
         rows = [_row(peer, case, *shown[peer.name], found) for peer in peers]
-    return found, rows
+    return found, rows, failed
 
 
 @contextmanager
@@ -168,11 +174,12 @@ def _answer(remote: Remote, peer: Peer, file: Path) -> tuple[dict[str, np.ndarra
     return load_file(file), seconds
 
 
-def _seconds(remote: Remote, peer: Peer) -> float:
+def _seconds(remote: Remote, peer: Peer, failed: dict[str, Exception]) -> float:
     """Without an end for a peer that fails: the others are still timed."""
     try:
         return float(remote.ask("score", **_options(peer))["seconds"])
-    except WorkerFailed:
+    except WorkerFailed as error:
+        failed.setdefault(peer.name, error)  # later rounds find nobody there
         return float("inf")
 
 
@@ -200,5 +207,8 @@ def _row(peer: Peer, case: Case, off: str, remote: Remote | None, found: dict[st
 
 
 def _short(error: Exception) -> str:
-    """The first line that says something, cut to fit a table."""
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:160]
+    """What says why, cut to fit a table: the first line of an answer; otherwise the last line, too (pip's, say)."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    if len(lines) == 1 or (isinstance(error, WorkerFailed) and not isinstance(error, WorkerEnded)):
+        return lines[0][:160]
+    return f"{lines[0][:120]}: {lines[-1][:160]}"

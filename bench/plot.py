@@ -12,7 +12,8 @@ from typing import Any
 from sdi.files import write_whole
 
 from .chart import Chart
-from .record import Record
+from .record import Record, Table
+from .remarks import bars_with_failures, name_with_noise
 
 PER_ROW = {1: 1, 2: 2, 4: 2}  # otherwise 3
 MARKERS = "osD^vPX*"
@@ -44,7 +45,7 @@ def figure_of(record: Record) -> Any:
     figure = require_matplotlib()(figsize=(5.2 * columns, 3.9 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes, chart in zip(panels, record.charts, strict=False):
-        (_lines if chart.lines else _bars)(axes, chart)
+        (_lines if chart.lines else _bars)(axes, chart, record.tables)
         axes.set_title(chart.title, fontsize="medium")
         axes.set_xlabel(chart.x)
         axes.set_ylabel(chart.y)
@@ -65,16 +66,17 @@ def _wrap_titles(figure: Any) -> None:
             axes.title.set_text(fill(text, letters))
 
 
-def _lines(axes: Any, chart: Chart) -> None:
+def _lines(axes: Any, chart: Chart, tables: Sequence[Table]) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     tangled = any(turns_back(line.x) for line in chart.lines)
     for k, line in enumerate(chart.lines):
         style = {"marker": MARKERS[k % len(MARKERS)], "ls": "", "ms": 5} if tangled else {"marker": "o", "ms": 4}
+        name = name_with_noise(line.name, chart, tables)
         if line.guide:
             axes.plot(line.x, line.y, "--", color="0.6", lw=1, label=line.name)
         else:
-            axes.errorbar(line.x, line.y, yerr=line.spread or None, capsize=2, label=line.name, **style)
+            axes.errorbar(line.x, line.y, yerr=line.spread or None, capsize=2, label=name, **style)
     axes.set_xscale("log")
     axes.set_yscale("log")
     plain = FuncFormatter(lambda x, _: f"{x:,.10g}")
@@ -129,11 +131,13 @@ def _name_ends(axes: Any, chart: Chart, width: float = 0.22, height: float = 0.0
         )
 
 
-def _bars(axes: Any, chart: Chart) -> None:
-    names, values = [name for name, _ in chart.bars], [value for _, value in chart.bars]
-    axes.barh(names, values, color="C0", height=0.6)
-    for name, value in chart.bars:  # of a bar below zero: on the free side, away from its name
-        at, text = (max(value, 0), name), f"{value:.3g}"
-        axes.annotate(text, at, xytext=(4, 0), textcoords="offset points", va="center", fontsize="small")
+def _bars(axes: Any, chart: Chart, tables: Sequence[Table]) -> None:
+    bars = bars_with_failures(chart, tables)
+    lengths = [0.0 if isinstance(value, str) else value for _, value in bars]
+    axes.barh([name for name, _ in bars], lengths, color="C0", height=0.6)
+    for (name, value), length in zip(bars, lengths, strict=True):
+        at = (max(length, 0), name)  # of a bar below zero: on the free side, away from its name
+        text, color = (value, "C3") if isinstance(value, str) else (f"{value:.3g}", "black")
+        axes.annotate(text, at, xytext=(4, 0), textcoords="offset points", va="center", fontsize="small", color=color)
     axes.margins(x=0.18)
     axes.invert_yaxis()

@@ -35,6 +35,7 @@ class Record:
     charts: Sequence[Chart] = ()
     command: str = field(default_factory=lambda: " ".join(["sdi-bench", *sys.argv[1:]]))
     machine: Mapping[str, str] = field(default_factory=describe_machine)
+    failures: Mapping[str, str] = field(default_factory=dict)  # the whole text of each; a table has room for a line
 
     @property
     def judged(self) -> bool:
@@ -54,7 +55,10 @@ class Record:
 
     def to_json(self) -> str:
         bars = [{**asdict(bar), "met": bar.met if self.judged else None} for bar in self.bars]
-        return json.dumps({**asdict(self), "bars": bars, "version": 1}, indent=2)
+        content = {**asdict(self), "bars": bars, "version": 1}
+        if not self.failures:
+            del content["failures"]  # as in files from before there was such a key: these are saved again by `report`
+        return json.dumps(content, indent=2)
 
     def save(self, path: Path) -> None:
         write_whole(path, (self.to_json() + "\n").encode())

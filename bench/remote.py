@@ -13,7 +13,11 @@ from typing import Any
 
 
 class WorkerFailed(RuntimeError):
-    """The worker answered with an error, or ended."""
+    """The worker answered with an error, in the first line, or gave no answer."""
+
+
+class WorkerEnded(WorkerFailed):
+    """It gave no answer: why, only its last words say."""
 
 
 class Remote:
@@ -43,13 +47,17 @@ class Remote:
             self._process.kill()
             raise WorkerFailed(f"{do!r} gave no answer in {self._patience:g} seconds")
         line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"ok": False, "error": "the worker ended"}
+        if not line:
+            raise WorkerEnded(self._failure(do, "the worker ended"))
+        answer: dict[str, Any] = json.loads(line)
         if not answer.pop("ok"):
-            self._errors.seek(0)
-            raise WorkerFailed(
-                f"{do!r} failed in the worker: {answer['error']}\n{self._errors.read()[-2000:]}".rstrip()
-            )
+            raise WorkerFailed(self._failure(do, answer["error"]))
         return answer
+
+    def _failure(self, do: str, error: str) -> str:
+        """With what the worker has written to stderr."""
+        self._errors.seek(0)
+        return f"{do!r} failed in the worker: {error}\n{self._errors.read()[-2000:]}".rstrip()
 
     def __enter__(self) -> Remote:
         return self

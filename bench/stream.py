@@ -8,6 +8,7 @@ before the clock starts; that happens once per process, and its time is printed 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from .bars import BARS_OF_STREAM, judge
 from .chart import Chart
 from .interleave import Progress, interleave
 from .record import Record, Table
+from .resident import status
 
 
 class Size(NamedTuple):
@@ -109,11 +111,15 @@ def make_store(path: Path, size: Size, tell: Progress, seed: int = 0) -> Store:
 @contextmanager
 def peak_memory() -> Iterator[list[float]]:
     """The highest anonymous memory of this process over what it is now, in bytes, sampled every 5 ms."""
-    before, peak, stop = anonymous_bytes(), [0.0], threading.Event()
+
+    def anonymous() -> int:
+        return status(os.getpid(), "RssAnon")
+
+    before, peak, stop = anonymous(), [0.0], threading.Event()
 
     def watch() -> None:
         while not stop.wait(0.005):
-            peak[0] = max(peak[0], anonymous_bytes() - before)
+            peak[0] = max(peak[0], anonymous() - before)
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -122,10 +128,3 @@ def peak_memory() -> Iterator[list[float]]:
     finally:
         stop.set()
         thread.join()
-
-
-def anonymous_bytes() -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return float(line.split()[1]) * 1024
-    return 0.0

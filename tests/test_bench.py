@@ -27,7 +27,7 @@ from sdi.bench.interleave import interleave
 from sdi.bench.peak import peak_over_model
 from sdi.bench.plot import figure_of
 from sdi.bench.record import Record, Table
-from sdi.bench.remote import Remote, WorkerFailed
+from sdi.bench.remote import Remote, WorkerEnded, WorkerFailed
 from sdi.bench.report import markdown
 from sdi.bench.where import Clock
 
@@ -286,7 +286,7 @@ def test_a_worker_that_does_not_answer_is_ended() -> None:
     with Remote([sys.executable, "-c", "import time; time.sleep(600)"], patience=0.1) as remote:
         with pytest.raises(WorkerFailed, match=r"'run' gave no answer in 0.1 seconds"):
             remote.ask("run")
-        with pytest.raises(WorkerFailed, match="the worker ended"):
+        with pytest.raises(WorkerEnded, match="the worker ended"):
             remote.ask("run")
 
 
@@ -295,7 +295,7 @@ def test_a_worker_that_fails_says_why() -> None:
     with Remote([sys.executable, "-c", script]) as remote:
         with pytest.raises(WorkerFailed, match=r"'run' failed in the worker: no\n.*tiny"):
             remote.ask("run", tiny=True)
-        with pytest.raises(WorkerFailed, match="the worker ended"):
+        with pytest.raises(WorkerEnded, match="the worker ended"):
             remote.ask("run")
 
 

@@ -1,4 +1,4 @@
-"""sdi-bench memory, growth, peers and report: what they measure is faked here, what they make of it is not."""
+"""sdi-bench memory, growth and report: what they measure is faked here, what they make of it is not."""
 
 from __future__ import annotations
 
@@ -6,25 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
-import sdi.fast as fast
-from sdi.bench import cli, growth, peers
-from sdi.bench.cases import Case, gpt
+from sdi.bench import cli, growth
+from sdi.bench.cases import Case
 from sdi.bench.chart import Chart, Series
 from sdi.bench.intervals import Interval
 from sdi.bench.largest import largest_batch
 from sdi.bench.ledger import Ledger
 from sdi.bench.memory import measure_memory, plan, with_value
-from sdi.bench.peers import PEERS, measure_peers
-from sdi.bench.peers_worker import Worker
-from sdi.bench.plot import plot
+from sdi.bench.plot import figure_of, plot
 from sdi.bench.record import Record, Table
-from sdi.bench.remote import WorkerFailed
 
 
 @pytest.mark.parametrize("budget", [0.5, 1.0, 5.0, 99.0, 1000.0, 12345.0])
@@ -111,66 +104,13 @@ def test_each_sweep_changes_its_own_variable(variable: str, value: int) -> None:
     }  # fmt: skip
 
 
-class FakeRemote:
-    """Answers as a peer would, or wrongly, or not at all."""
-
-    pid = 1
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def ask(self, do: str, save: str = "", freeze_others: bool = False) -> dict[str, Any]:
-        if self.name == "dattri":
-            raise WorkerFailed("'score' failed in the worker: RuntimeError: no loops, please\nTraceback ...")
-        if save:
-            sdi = np.arange(16.0).reshape(2, 2, 4) * (2.0 if self.name == "torch.func" else 1.0)
-            save_file({"sdi": sdi, "tracin": sdi.sum(-1)}, save)
-        self.asked = getattr(self, "asked", 0) + 1
-        assert self.name != "summed" or self.asked == 1  # too slow to take turns
-        return {"seconds": {"hooks": 2.0, "authors": 3.0, "summed": 100.0}.get(self.name, 4.0)}
-
-    def __enter__(self) -> FakeRemote:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-def test_a_peer_that_fails_or_is_wrong_is_shown_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "peer_worker", lambda name, case: FakeRemote(name))
-    monkeypatch.setattr(peers, "status", lambda pid, name: 5_000_000)
-    record = measure_peers(rounds=1, quick=True, works=("gpt",))
-    rows = {row[0]: row[1:] for row in record.tables[0].rows}
-    assert rows["dattri TracIn"][2].startswith("fails: 'score' failed in the worker: RuntimeError: no loops")
-    assert rows["torch.func, one by one"][1:3] == ["-", "wrong: off by 1"]
-    assert rows["authors' release"][1] == "1.50"
-    assert [rows["ours, summed over steps"][k] for k in (1, 5)] == ["50.00", "one run"]
-    assert set(record.figures) == {f"gpt {p.name}" for p in PEERS} - {"gpt dattri", "gpt torch.func"}
-    assert [bar.met for bar in record.bars] == [True, None]
-
-
-def test_our_own_wrong_answer_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def worker(name: str, case: Case) -> FakeRemote:
-        return FakeRemote("torch.func" if name == "hooks" else name)
-
-    monkeypatch.setattr(peers, "peer_worker", worker)
-    with pytest.raises(ValueError, match="our own answer on gpt is not right: wrong: off by 1"):
-        measure_peers(rounds=1, quick=True, works=("gpt",))
-
-
-@pytest.mark.parametrize(("peer", "gives"), [("torch.func", "tracin"), ("exact", "sdi"), ("hooks", "sdi")])
-def test_peers_that_need_no_other_package_give_the_right_scores(peer: str, gives: str, tmp_path: Path) -> None:
-    case = gpt(2, quick=True)
-    worker = Worker()
-    threads = torch.get_num_threads()
-    worker.open(case.to_dict(), peer)
-    torch.set_num_threads(threads)
-    assert worker.score(save=str(tmp_path / "t"))["seconds"] > 0
-    dense = fast.featurize(case.model(), fast.token_cross_entropy, case.batch(), loop=case.config.loop())
-    exact = {"tracin": fast.tracin(dense, dense), "sdi": fast.sdi(dense, dense)}[gives]
-    off = np.linalg.norm(load_file(tmp_path / "t")[gives] - exact) / np.linalg.norm(exact)
-    allowed = next(p for p in PEERS if p.name == peer).allowed(case.m)
-    assert off < allowed
-    assert (off < 1e-5) == (peer != "hooks")
+def test_a_line_that_is_noise_is_drawn_as_that() -> None:
+    rows = [["n", "time", "1.0", "yes", "2 ms", "4 ms"], ["n", "scoring", "-0.7", "too noisy", "6 MB", "1 MB"]]
+    lines = [Series(name, [1, 2], [1.0, 2.0]) for name in ("time", "scoring")]
+    record = Record("growth", {}, {}, [Table("Exponents", (), rows)], charts=[Chart("Growth", "n", "y", lines)])
+    (axes,) = figure_of(record).axes
+    named = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert named == ["time", "scoring, 6 MB to 1 MB:\ntoo noisy to fit"]
 
 
 def make_record(kind: str) -> Record:

@@ -22,6 +22,7 @@ from sdi.errors import StoreError
 from sdi.experiments.parity import CONFIGS, configuration, pretrained, run_experiment, train
 from sdi.experiments.parity import figure as figures
 from sdi.experiments.parity.analyse import model_of
+from sdi.experiments.parity.experiment import progress_line
 from sdi.experiments.parity.forward import accuracy, read_out, unroll
 from sdi.experiments.parity.report import report
 from sdi.experiments.parity.settings import ANALYSIS
@@ -35,6 +36,7 @@ from sdi.experiments.parity.strings import (
     training_strings,
     true_period,
 )
+from sdi.experiments.parity.train import Progress
 
 SMOKE = CONFIGS["smoke"]
 TINY = replace(SMOKE, longest=3, d=8, heads=2, patience=4, settle=8, check=6, checkpoints=2)
@@ -151,7 +153,8 @@ def test_the_smoke_run_leaves_a_summary_with_every_part(run):
         assert words in text
     assert json.loads((folder / "summary.json").read_text()) == summary
     assert audits >= 2 * (SMOKE.checkpoints + SMOKE.checkpoints + 1)  # both sides: trained, shuffled, untrained
-    assert any("right at 16 bits" in words for words in said)
+    assert any(re.match(r"seed-0: \d+% right at \d+ bits, \d+% at 16 bits; step", words) for words in said)
+    assert "last checkpoint holds averaged weights, all others the weights of their step" in text
     assert any("influence on tests" in words for words in said)
     assert not list(folder.glob("*/store*"))
 
@@ -242,6 +245,22 @@ def test_bad_input_is_named_and_nothing_is_written(arguments, message, tmp_path)
     assert done.exit_code == 2
     assert message in done.output
     assert not (tmp_path / "new").exists()
+
+
+def test_the_accuracies_are_within_80_columns_of_the_line_that_says_how_far_training_is():
+    checks = [{"train": 1.0, "length": 20, "test": 1.0}]
+    line = "shuffled: " + progress_line(Progress(step=99999, length=20, end=99999, checks=checks), test=40)
+    assert "100% right at 20 bits, 100% at 40 bits" in line[:78]  # two columns are the spinner's
+    assert progress_line(Progress(), test=40) == "step 0 of ?, 2 bits, loss 1.000"
+
+
+@pytest.mark.parametrize("below", ["", "new"])
+def test_a_file_in_the_place_of_the_folder_is_named(below, tmp_path):
+    (tmp_path / "f").touch()
+    place = tmp_path / "f" / below
+    done = CliRunner().invoke(app, ["experiment", "parity", str(place), "--config", "smoke"])
+    assert done.exit_code == 2
+    assert done.stderr == f"sdi: folder must be a folder, or one that can be made, got {place}: a file is there\n"
 
 
 def test_the_committed_summary_is_what_its_numbers_say():

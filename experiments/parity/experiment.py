@@ -27,7 +27,7 @@ from .analyse import analyse, influence_on_tests
 from .figure import draw
 from .report import report
 from .settings import Settings
-from .train import Trainer, train
+from .train import Progress, Trainer, train
 
 # Steps of the control with shuffled labels: a length that cannot be learned is left, and there is little to settle.
 SHUFFLED_PATIENCE, SHUFFLED_SETTLE = 20, 120
@@ -40,7 +40,10 @@ def run_experiment(
     """The whole experiment. Returns what summary.json holds."""
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
         raise ValueError(f"seeds must be different numbers from 0, at least one, got {list(seeds)}")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise ValueError(f"folder must be a folder, or one that can be made, got {folder}: a file is there") from None
     with one_thread():
         runs = {seed: _trained(folder / f"seed-{seed}", replace(settings, seed=seed), say) for seed in seeds}
         main = max(seeds, key=lambda seed: runs[seed]["accuracy"][str(settings.test)])
@@ -72,19 +75,25 @@ def _trained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
     """Train (or go on) and analyse (or read what was)."""
 
     def tell(trainer: Trainer) -> None:
-        at = trainer.at
-        last = at.checks[-1] if at.checks else {}
-        tested = ", ".join(
-            f"{last[name]:.0%} right at {int(n)} bits"
-            for name, n in (("train", last.get("length", 0)), ("test", settings.test))
-            if name in last
-        )
-        say(f"{folder.name}: step {at.step} of {at.end or '?'}, {at.length} bits, loss {at.running:.3f}, {tested}")
+        say(f"{folder.name}: {progress_line(trainer.at, settings.test)}")
 
     trainer = train(folder, settings, tell)
     at = trainer.at
     training = {"steps": at.step, "seconds": at.seconds, "cpu": at.cpu, "checks": at.checks}
     return {"training": training, **_analysed(folder, settings, say)}
+
+
+def progress_line(at: Progress, test: int) -> str:
+    """Accuracies first: a terminal of 80 columns cuts the end.
+
+    >>> progress_line(Progress(step=30, length=3, checks=[{"train": 1.0, "length": 2, "test": 0.5}]), test=40)
+    '100% right at 2 bits, 50% at 40 bits; step 30 of ?, 3 bits, loss 1.000'
+    """
+    tested = ""
+    if at.checks:
+        last = at.checks[-1]
+        tested = f"{last['train']:.0%} right at {int(last['length'])} bits, {last['test']:.0%} at {test} bits; "
+    return f"{tested}step {at.step} of {at.end or '?'}, {at.length} bits, loss {at.running:.3f}"
 
 
 def _untrained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:

@@ -37,7 +37,8 @@ def _how(summary: dict[str, Any]) -> str:
     return (
         f"    {summary['command']}\n\n"
         f"Configuration `{s['config']}`: d={s['d']}, {s['heads']} heads, lengths 2 to {s['longest']}, AdamW at "
-        f"{s['rate']:g}, batch {s['batch']}, averaged weights; m={s['m']}. Seeds {', '.join(summary['seeds'])}. "
+        f"{s['rate']:g}, batch {s['batch']}; m={s['m']}. A run's last checkpoint holds averaged "
+        f"weights, all others the weights of their step, as they were. Seeds {', '.join(summary['seeds'])}. "
         f"Training took {', '.join(wall)} minutes of wall time ({', '.join(cpu)} of CPU time on one thread), all "
         f"analyses {analysis / 60:.0f} minutes. Details: [summary.json](summary.json).\n"
     )

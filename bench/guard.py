@@ -1,0 +1,39 @@
+"""How `sdi-bench` ends: 0 done, 2 bad input or a worker that failed, 130 stopped by the user. One line says why.
+
+Whether bars are met is in the table, and changes no code.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from sdi.exit_codes import BAD_INPUT, STOPPED
+from sdi.script import where_in_script
+
+
+class Guarded(TyperGroup):
+    """Around every command, from its imports to its last line: what a user can mend does not end in a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):  # RuntimeErrors, and no errors
+            raise
+        except KeyboardInterrupt:
+            end(STOPPED, "stopped")
+        except (Exception, SystemExit) as error:
+            place = where_in_script(error)  # a sketch of the user's own
+            if place is not None:
+                end(BAD_INPUT, f"{place}: {type(error).__name__}: {error}")
+            if isinstance(error, (ValueError, TypeError, OSError, RuntimeError)):
+                end(BAD_INPUT, str(error))
+            raise
+
+
+def end(code: int, message: str) -> NoReturn:
+    print(f"sdi-bench: {message}", file=sys.stderr)
+    raise typer.Exit(code) from None
