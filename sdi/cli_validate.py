@@ -22,6 +22,7 @@ WIDE = 110  # columns from which what was seen stands in the table
 VERDICTS = {
     "holds": "[green]holds[/]",
     "fails": "[bold red]FAILS[/]",
+    "not decided": "[bold yellow]NOT DECIDED[/]",
     "not tested": "[yellow]not tested[/]",
     "does not apply": "[dim]does not apply[/]",
 }
@@ -66,7 +67,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 def show_report(console: Console, report: Report) -> None:
     console.print(_findings(report, console.width >= WIDE))
     for finding in report.findings:
-        if finding.verdict == "fails":
+        if finding.verdict in ("fails", "not decided"):
             _explain(console, finding)
     if report.standing:
         _show_standing(console, report)
@@ -97,8 +98,11 @@ def _findings(report: Report, wide: bool) -> Table:
 
 
 def _explain(console: Console, finding: Finding) -> None:
-    console.print(f"\n[bold red]{finding.property}[/] does not hold: {escape(finding.says)}")
-    rows = (("found", finding.wrong), ("smallest case", finding.case), ("what to do", finding.remedy))
+    fails = finding.verdict == "fails"
+    how = "does not hold" if fails else "is not decided"
+    console.print(f"\n[bold {'red' if fails else 'yellow'}]{finding.property}[/] {how}: {escape(finding.says)}")
+    case = "smallest case" if fails else "case"
+    rows = (("found", finding.wrong), (case, finding.case), ("what to do", finding.remedy))
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=13, justify="right", style="dim")
     grid.add_column(overflow="fold")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from broken_sketches import BiasedSigns, Good, HalfTheBound, TwinWithoutSigns
+from broken_sketches import BiasedSigns, HalfTheBound, ThreefoldBehindAClaim, TwinWithoutSigns
+from good_sketch import Good
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from sdi import LoopedConfig, SketchMap
 from sdi.backends import room
-from sdi.sketch_path import SHIPPED
+from sdi.cli import app
+from sdi.sketch_path import SHIPPED, load_sketch
 from sdi.testing import (
     LoopedCase,
     assert_backends_agree,
@@ -30,6 +37,7 @@ from sdi.testing import (
 from sdi.testing.strategies import KINDS
 
 pytest_plugins = ["pytester"]
+TESTS = Path(__file__).parent
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 CONFIG = LoopedConfig(vocab=4, classes=3, d=4, heads=1, tau=2, length=4)
 
@@ -111,7 +119,66 @@ def test_a_broken_one_fails_with_its_rate_its_case_and_its_seed(check, broken, s
     assert says in message
     assert "smallest failing case: shape (" in message
     assert "a good sketch fails this check with probability at most 1e-05" in message
-    assert "shape=(8, 6), m=16, seed=3, draws=500" in message
+    assert f"{check.__name__}({broken.__name__}, shape=(8, 6), m=16, seed=3, draws=500, alpha=1e-05)" in message
+
+
+def repeated(error):
+    """The line that an assertion says repeats it."""
+    return re.search(r"^  repeat with: (.*)$", str(error.value), flags=re.M)[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"alpha": 1e-5}])
+def test_the_line_that_repeats_a_failure_runs_and_fails_alike(options):
+    with pytest.raises(AssertionError) as error:
+        assert_unbiased(BiasedSigns, shape=(7, 5), m=8, draws=501, seed=3, **options)
+    code = f"import sys; sys.path.append({str(TESTS)!r}); {repeated(error)}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert str(error.value) in done.stderr
+
+
+SPACED = """
+import sys
+
+sys.path.append({tests!r})
+from broken_draws import BiasedSigns
+
+
+class Mine(BiasedSigns):
+    pass
+"""
+
+
+@pytest.mark.parametrize("load", [str, load_sketch], ids=["named", "loaded"])
+def test_a_class_with_a_path_is_repeated_by_a_command_that_runs(load, tmp_path):
+    spec = f"{tmp_path / 'my sketches.py'}:Mine"
+    (tmp_path / "my sketches.py").write_text(SPACED.format(tests=str(TESTS)))
+    with pytest.raises(AssertionError) as error:
+        assert_unbiased(load(spec), shape=(7, 5), m=20, draws=701, seed=3)
+    command = repeated(error)
+    assert command == f"sdi validate '{spec}' --shape 7,5 --m 20 --seed 3 --draws 701"
+    found = json.loads(CliRunner().invoke(app, [*shlex.split(command)[1:], "--json"]).stdout)
+    (finding,) = (f for f in found["findings"] if f["verdict"] == "fails")
+    assert finding["property"] == "unbiased"
+    assert f"{finding['wrong']}\n  smallest failing case: {finding['case']}" in str(error.value)
+
+
+def test_a_class_made_in_a_function_is_repeated_by_its_name():
+    class Mine(BiasedSigns):
+        pass
+
+    with pytest.raises(AssertionError) as error:
+        assert_unbiased(Mine, draws=500)
+    options = "shape=(8, 6), m=16, seed=0, draws=500, alpha=1e-06"
+    assert repeated(error) == f"from sdi.testing import assert_unbiased; assert_unbiased(Mine, {options})"
+
+
+def test_a_claim_too_large_to_decide_fails_and_says_so():
+    with pytest.raises(AssertionError, match="not decided that the mean of <S x, S y> over draws is <x, y>") as error:
+        assert_unbiased(ThreefoldBehindAClaim, draws=500)
+    assert "the claimed variance is 1e+09 |x|^2 |y|^2" in str(error.value)
+    assert "claim no more in variance_factor()" in str(error.value)
+    assert "a good sketch fails" not in str(error.value)
+    assert "repeat with: from sdi.testing" in str(error.value)
 
 
 def test_a_twin_that_differs_is_named_with_the_smallest_example():

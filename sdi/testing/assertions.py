@@ -12,6 +12,7 @@ from sdi.batches import count_examples, take_examples
 from sdi.features import Features
 from sdi.loop import Loop
 from sdi.sketch_map import SketchMap
+from sdi.testing.repeat import repeat_line
 from sdi.testing.seed import current_seed
 from sdi.validate.agreement import differ
 from sdi.validate.conserving import disagreement, not_conserved
@@ -35,9 +36,12 @@ def assert_unbiased(
     draws: int = 4000,
     alpha: float = ALPHA,
 ) -> None:
-    """The mean of <S x, S y> is <x, y>. An unbiased sketch within its claim fails with probability alpha at most."""
+    """The mean of <S x, S y> is <x, y>. An unbiased sketch within its claim fails with probability alpha at most.
+
+    A claim too large for so many draws fails, too, as not decided: a bias of half of |x| |y| could pass unseen.
+    """
     subject = subject_of(sketch, shape, m, current_seed() if seed is None else seed, draws)
-    _judge("unbiased", subject, unbiased(subject, alpha))
+    _judge("unbiased", subject, unbiased(subject, alpha), repeat_line("assert_unbiased", subject, alpha))
 
 
 def assert_within_bound(
@@ -51,7 +55,7 @@ def assert_within_bound(
 ) -> None:
     """Var <S x, S y> <= variance_factor() |x|^2 |y|^2 on the worst pairs found; a true claim fails with alpha."""
     subject = subject_of(sketch, shape, m, current_seed() if seed is None else seed, draws)
-    _judge("variance", subject, within_bound(subject, alpha))
+    _judge("variance", subject, within_bound(subject, alpha), repeat_line("assert_within_bound", subject, alpha))
 
 
 def assert_conserves(
@@ -99,10 +103,10 @@ def assert_same_features(fast: Features, slow: Features, rtol: float = 1e-10) ->
         raise AssertionError(f"{wrong}\n  {EXACT}")
 
 
-def _judge(name: str, subject: Subject, evidence: Evidence) -> None:
+def _judge(name: str, subject: Subject, evidence: Evidence, repeat: str) -> None:
     if not evidence.holds:
         says = next(p.says for p in PROPERTIES if p.name == name)
-        raise AssertionError(evidence.message(says, subject))
+        raise AssertionError(evidence.message(says, subject.spec, repeat))
 
 
 def _exact_message(wrong: str, case: str) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sdi.validate.subject import Subject
+UNDECIDED = (  # what to do then
+    "claim no more in variance_factor() than the worst pair needs: a claim that leaves room for everything promises "
+    "nothing. If it needs that much, take more --draws, or a larger --m"
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class Evidence:
     power: str | None = None  # what it would have noticed
     listed: bool = False  # whether it was also checked over every draw, at a tiny size
     applies: bool = True  # a property of something that the class may leave out, and does
+    decided: bool = True  # not if a gross fault could have passed unseen: `wrong` says why
 
     @property
     def holds(self) -> bool:
@@ -28,7 +32,9 @@ class Evidence:
 
     @property
     def verdict(self) -> str:
-        return "holds" if self.holds else "fails" if self.applies else "does not apply"
+        if not self.applies:
+            return "does not apply"
+        return "holds" if self.holds else "fails" if self.decided else "not decided"
 
     @property
     def how(self) -> str:
@@ -36,23 +42,22 @@ class Evidence:
             return ""
         return "exact" if self.alpha is None else "both" if self.listed else "statistical"
 
-    def message(self, says: str, subject: Subject) -> str:
+    def message(self, says: str, spec: str, repeat: str) -> str:
         """What an assertion prints: the claim, what is wrong, the smallest case, the error rate, how to repeat it."""
-        lines = [f"{subject.spec}: not true that {says}", f"  {self.wrong}"]
+        if not self.decided:
+            lines = [f"{spec}: not decided that {says}", f"  {self.wrong}", f"  {self.case}", f"  {UNDECIDED}"]
+            return "\n".join([*lines, f"  repeat with: {repeat}"])
+        lines = [f"{spec}: not true that {says}", f"  {self.wrong}"]
         if self.case is not None:
             lines.append(f"  smallest failing case: {self.case}")
         if self.alpha is None:
             lines.append("  the check is not statistical: it fails always or never")
         else:
             lines.append(f"  a good sketch fails this check with probability at most {self.alpha:.1g}")
-        lines.append(
-            f"  repeat with shape={subject.shape}, m={subject.m}, seed={subject.seed}, draws={subject.draws}, "
-            f"or: sdi validate {subject.spec} --seed {subject.seed}"
-        )
-        return "\n".join(lines)
+        return "\n".join([*lines, f"  repeat with: {repeat}"])
 
 
-Check = Callable[..., Evidence]  # of a Subject; statistical ones take alpha, too
+Check = Callable[..., Evidence]  # of a sdi.validate.Subject; statistical ones take alpha, too
 C = TypeVar("C", bound=Check)
 
 

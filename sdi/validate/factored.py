@@ -11,6 +11,7 @@ from sdi.validate.shown import at
 from sdi.validate.subject import Subject, matrix_of
 
 ROUNDING = 1e-9
+TOKENS = ((1,), (3,), (2, 3), (40,), (9, 40))  # the last axis; more than one kernel or chunk may take at a time
 
 
 @sketch_property(
@@ -21,7 +22,7 @@ ROUNDING = 1e-9
     needs=("repeatable", "linear"),
 )
 def factored(subject: Subject) -> Evidence:
-    return first_wrong(_tries(subject), "1 and 3 tokens, with and without a batch")
+    return first_wrong(_tries(subject), "1, 3 and 40 tokens, with and without a batch")
 
 
 def _tries(subject: Subject) -> Iterator[Try]:
@@ -32,7 +33,7 @@ def _tries(subject: Subject) -> Iterator[Try]:
         if len(sketch.shape) != 2:
             continue
         rng = subject.rng(2, k)
-        for lead in ((1,), (3,), (2, 3)):
+        for lead in TOKENS:
             u, v = (np.ones((1, d)) if lead == (1,) else rng.standard_normal((*lead, d)) for d in sketch.shape)
             whole = sketch.apply(np.swapaxes(u, -1, -2) @ v)
             got = np.asarray(sketch.apply_outer(u, v))

@@ -14,6 +14,7 @@ from sdi.validate.subject import Subject
 FACTORS = ((1.0, 1.0), (1.0, -1.0), (-3.0, 0.3), (1e-6, 1e6))
 EXTREME = ((1e-30, 3e-30), (1e30, -3e30))  # no threshold and no clipping shows at numbers of order one
 ROUNDING = 1e-10  # of the norms of what is added
+BATCHES = ((9, 2), (40,))  # what is done to the first few arrays may not be done to the others
 
 
 @sketch_property(
@@ -45,12 +46,14 @@ def _tries(subject: Subject) -> Iterator[Try]:
                 off = np.abs(left - right).max(initial=0)
                 case = at(sketch, a=a, b=b, x=x, y=y)
                 yield (None if off <= ROUNDING * size else f"S(ax + by) and a S(x) + b S(y) differ by {off:.3g}"), case
-        batch = rng.standard_normal((2, 3, *sketch.shape)) * np.array([1.0, 1e3, 1e-3]).reshape(3, *[1] * first.ndim)
-        together = sketch.apply(batch)
-        alone = np.stack([[sketch.apply(x) for x in row] for row in batch])
-        same = together.shape == alone.shape and np.allclose(together, alone, rtol=1e-9, atol=1e-12)
-        wrong = None if same else "arrays in a batch and alone give different answers"
-        yield wrong, at(sketch, f", a batch of shape {batch.shape}")
+        for lead in BATCHES:
+            sizes = np.resize([1.0, 1e3, 1e-3], lead).reshape(*lead, *[1] * first.ndim)
+            batch = rng.standard_normal((*lead, *sketch.shape)) * sizes
+            together = sketch.apply(batch)
+            alone = np.stack([sketch.apply(x) for x in batch.reshape(-1, *sketch.shape)]).reshape(*lead, -1)
+            same = together.shape == alone.shape and np.allclose(together, alone, rtol=1e-9, atol=1e-12)
+            wrong = None if same else "arrays in a batch and alone give different answers"
+            yield wrong, at(sketch, f", a batch of shape {batch.shape}")
 
 
 def _norm(x: np.ndarray) -> float:

@@ -6,12 +6,14 @@
 Since exp(phi(x)) <= 1 + x + x^2 / 2 (Catoni), under H0 the mean of exp(sum phi(l (Z - mu)) - N l^2 variance / 2) is at
 most 1 for every l, and likewise for -Z. By Markov's inequality it reaches 2 / alpha with probability at most alpha / 2,
 so the test is wrong about a true mean with probability at most alpha: no normal limit, no bound on Z.
+
+The price is that a large `variance` hides a large bias: a test that could not see a bias of COARSEST decides nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import ceil, isfinite, log, sqrt
 
 import numpy as np
 from jaxtyping import Float
@@ -19,6 +21,7 @@ from jaxtyping import Float
 Array = np.ndarray
 ALPHA = 1e-6  # the probability, at most, with which a good sketch fails one statistical property
 POWER = 0.99  # the probability with which a bias of `resolution` is found
+COARSEST = 0.5  # of |x| |y|: where a larger error could pass unseen, nothing is said to hold
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,19 @@ class MeanTest:
     rejected: bool
     mean: float
     resolution: float  # a bias of this size is found with probability POWER; infinite if no size is certain to be
+    claimed: float = 0.0  # variance
+    needed: float = 1.0  # draws for a resolution of COARSEST
+
+    @property
+    def undecided(self) -> str | None:
+        """Why it says neither yes nor no; None if it does."""
+        if self.rejected or self.resolution <= COARSEST:
+            return None
+        size = f"{self.resolution:.2g} |x| |y|" if isfinite(self.resolution) else "any size"
+        return (
+            f"an error of {size} could pass unseen: the claimed variance is {self.claimed:.3g} |x|^2 |y|^2; with "
+            f"this claim, it takes {self.needed:,.0f} draws to see one of {COARSEST} |x| |y|"
+        )
 
 
 def mean_is(mu: float, z: Float[Array, "N"], variance: float, alpha: float) -> MeanTest:
@@ -45,7 +61,23 @@ def mean_is(mu: float, z: Float[Array, "N"], variance: float, alpha: float) -> M
     step = sqrt(2 * needed / (len(z) * variance))
     x = step * (z - mu)
     total = (np.sign(x) * np.log1p(np.abs(x) + x * x / 2)).sum()
-    return MeanTest(bool(abs(total) >= 2 * needed), float(z.mean()), _resolution(len(z), step, needed))
+    finest, draws = _resolution(len(z), step, needed), draws_to_see(COARSEST, variance, alpha)
+    return MeanTest(bool(abs(total) >= 2 * needed), float(z.mean()), finest, variance, draws)
+
+
+def draws_to_see(bias: float, variance: float, alpha: float) -> float:
+    """The smallest N with a resolution of `bias` or better: `_resolution` read the other way.
+
+    >>> z = np.zeros(int(draws_to_see(0.5, 2.0, alpha=1e-6)))
+    >>> mean_is(0.0, z, 2.0, 1e-6).resolution <= 0.5 < mean_is(0.0, z[1:], 2.0, 1e-6).resolution
+    True
+    """
+    if variance == 0:
+        return 1.0
+    needed = log(2 / alpha)
+    asked = 3 * needed - log(1 - POWER)
+    b = min(bias, sqrt(asked * variance / needed))  # where the variance is small, the fewest that see anything do
+    return float(ceil((asked + needed * b * b / variance) ** 2 * variance / (2 * needed * b * b)))
 
 
 def _resolution(n: int, step: float, needed: float) -> float:
@@ -55,4 +87,4 @@ def _resolution(n: int, step: float, needed: float) -> float:
     log(1 / beta) with probability at most beta. The test asks for 2 needed, and n step^2 variance / 2 is needed.
     """
     room = 1 - 2 * (3 * needed - log(1 - POWER)) / n
-    return (1 - sqrt(room)) / step if room >= 0 else float("inf")
+    return (1 - sqrt(room)) / step if room >= 0 and step > 0 else float("inf")

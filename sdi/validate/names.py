@@ -11,7 +11,8 @@ from itertools import product
 import numpy as np
 
 from sdi.validate.evidence import Evidence, sketch_property
-from sdi.validate.mean_test import ALPHA, POWER, MeanTest, mean_is
+from sdi.validate.mean_test import ALPHA, COARSEST, POWER
+from sdi.validate.sign_test import SignTest, products_needed, signs_are_fair
 from sdi.validate.subject import Subject, digest
 from sdi.validate.trial import JUDGE
 
@@ -36,39 +37,43 @@ def names(subject: Subject, alpha: float = ALPHA) -> Evidence:
     shared = _shared_table(subject)
     if shared is not None:
         return Evidence(cases, "tables", *shared)
-    n, factor = max(subject.draws // 2, 60), float(subject.draw().variance_factor())
-    if factor == 0:
+    if subject.draw().variance_factor() == 0:
         return Evidence(cases, "it has no randomness")
+    each = alpha / CORRELATED / 2
+    enough = 2 * products_needed(each)
+    n = min(max(subject.draws // 4, enough), subject.draws)
     seen = f"tables for {len(PAIRS)} pairs of names and {SEEDS} seeds; for {CORRELATED} of these, {n} pairs of draws: "
-    seen += "covariances of the sketches and of their norms"
+    seen += "signs of the products of their changes, and of their norms' changes"
+    cases += 2 * CORRELATED
     finest = 0.0
     for pair in PAIRS[:CORRELATED]:
-        tests = list(_correlations(subject, pair, n, factor, alpha / CORRELATED / 2))
-        finest = max(finest, tests[0][1].resolution)
-        for says, test in tests:
+        case = f"shape {subject.shape}, m={subject.m}, names {pair[0]!r} and {pair[1]!r}, x random"
+        for what, test in _together(subject, pair, n, each):
+            finest = max(finest, test.resolution)
             if test.rejected:
-                case = f"shape {subject.shape}, m={subject.m}, names {pair[0]!r} and {pair[1]!r}, x = ones / |ones|"
-                return Evidence(cases + 2 * CORRELATED, seen, says.format(test.mean), case, alpha)
-    power = f"a covariance of {finest:.2g} |x|^2 is found with probability {POWER}"
-    return Evidence(cases + 2 * CORRELATED, seen, alpha=alpha, power=power)
+                wrong = f"from draw to draw, {what} of the two change together: of the products of their changes, "
+                wrong += f"{test.positive:.0%} are positive and {test.negative:.0%} negative"
+                return Evidence(cases, seen, wrong, case, alpha)
+    power = f"a surplus of {finest:.2g} of one sign is found with probability {POWER}"
+    if finest > COARSEST:
+        wrong = f"a surplus of {finest:.2g} could pass unseen; it takes {enough} draws to see one of {COARSEST}"
+        return Evidence(cases, seen, wrong, case, alpha, power, decided=False)
+    return Evidence(cases, seen, alpha=alpha, power=power)
 
 
-def _correlations(
-    subject: Subject, pair: tuple[str, str], n: int, factor: float, alpha: float
-) -> Iterator[tuple[str, MeanTest]]:
-    """Differences of two draws have mean 0 whatever the bias. For independent sketches, E <A, B>^2 <= E |A|^2 E |B|^2,
-    which is at most 1, and errors of variance f each multiply to f^2."""
-    x = np.ones(subject.shape) / np.sqrt(np.prod(subject.shape))
+def _together(subject: Subject, pair: tuple[str, str], n: int, alpha: float) -> Iterator[tuple[str, SignTest]]:
+    """x has no two equal entries: a mask of equal ones is the same whatever it hides."""
+    x = subject.rng(14).standard_normal(subject.shape)
     sketched = [
         np.stack([np.asarray(subject.draw(JUDGE + k, name=name).apply(x), dtype=np.float64) for k in range(n)])
         for name in pair
     ]
     half = n // 2
-    a, b = ((s[:half] - s[half : 2 * half]) / np.sqrt(2) for s in sketched)
+    a, b = (s[:half] - s[half : 2 * half] for s in sketched)
     norms = [(s * s).sum(axis=1) for s in sketched]
-    errors = np.prod([(z[:half] - z[half : 2 * half]) / np.sqrt(2) for z in norms], axis=0)
-    yield "the covariance of S_1 x with S_2 x is {:.3g}, not 0", mean_is(0.0, (a * b).sum(axis=1), 1.0, alpha)
-    yield "the covariance of |S_1 x|^2 with |S_2 x|^2 is {:.3g}, not 0", mean_is(0.0, errors, factor**2, alpha)
+    c, d = (z[:half] - z[half : 2 * half] for z in norms)
+    yield "S x", signs_are_fair((a * b).sum(axis=1), alpha)
+    yield "|S x|^2", signs_are_fair(c * d, alpha)
 
 
 def _shared_table(subject: Subject) -> tuple[str, str] | None:

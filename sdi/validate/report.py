@@ -11,7 +11,7 @@ from typing import Any
 
 from sdi.sketch_path import load_sketch, sketch_text
 from sdi.validate.enumeration import enumerations
-from sdi.validate.evidence import PROPERTIES, Evidence, Property
+from sdi.validate.evidence import PROPERTIES, UNDECIDED, Evidence, Property
 from sdi.validate.standing import Standing, standing
 from sdi.validate.subject import Subject
 from sdi.validate.trial import trial
@@ -31,7 +31,7 @@ class Finding:
 
     property: str
     says: str
-    verdict: str  # "holds", "fails", "not tested", "does not apply"
+    verdict: str  # "holds", "fails", "not decided", "not tested", "does not apply"
     how: str
     cases: int
     seen: str
@@ -63,6 +63,10 @@ class Report:
     @property
     def failed(self) -> tuple[str, ...]:
         return tuple(f.property for f in self.findings if f.verdict == "fails")
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        return tuple(f.property for f in self.findings if f.verdict == "not decided")
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -138,7 +142,7 @@ def _find(one: Property, subject: Subject, missing: list[str]) -> Finding:
         found.seen,
         found.wrong,
         found.case,
-        one.remedy if found.verdict == "fails" else None,
+        {"fails": one.remedy, "not decided": UNDECIDED}.get(found.verdict),
         found.alpha,
         found.power,
         time.perf_counter() - began,

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.validate.evidence import Evidence, sketch_property
-from sdi.validate.mean_test import ALPHA, POWER, mean_is
-from sdi.validate.subject import Shape, Subject
+from sdi.validate.mean_test import ALPHA, COARSEST, POWER, draws_to_see, mean_is
+from sdi.validate.subject import Shape, Subject, square
 from sdi.validate.trial import JUDGE
 
 Array = np.ndarray
@@ -35,16 +35,21 @@ def scale(subject: Subject, alpha: float = ALPHA) -> Evidence:
     n = max(subject.draws // 4, 60)
     shapes = shapes_of_every_form(subject)
     sizes = [(shape, subject.m, n) for shape in shapes]
-    seen = f"{n} draws for each of {len(shapes)} shapes, from {shapes[0]} to {shapes[-1]}"
+    seen = f"{n} draws or more for each of {len(shapes)} shapes, from {shapes[0]} to {shapes[-1]}"
     if _draws(subject, *LARGER):
         sizes.append((*LARGER, min(n, LARGER_DRAWS)))
-        seen += f", and {sizes[-1][2]} for {LARGER[0]} at m={LARGER[1]}"
+        seen += f", and {sizes[-1][2]} or more for {LARGER[0]} at m={LARGER[1]}"
     each = alpha / len(sizes) / 2
     finest, watched = 0.0, 0
-    for k, (shape, m, draws) in enumerate(sizes, start=1):
+    undecided: list[tuple[float, str, str]] = []
+    for k, (shape, m, few) in enumerate(sizes, start=1):
         factor = float(subject.draw(JUDGE, shape, m).variance_factor())
+        enough = draws_to_see(COARSEST, factor, each)
+        draws = int(enough) if few < enough <= subject.draws else few
         test = mean_is(1.0, _norms(subject, shape, m, draws), factor, each)
         finest = max(finest, test.resolution)
+        if test.undecided:
+            undecided.append((test.needed, test.undecided, f"shape {shape}, m={m}, x = y = random signs"))
         wrong, x = f"the mean of |S x|^2 / |x|^2 is {test.mean:.3g}, not 1" if test.rejected else None, "random signs"
         if wrong is None:
             at = columns_of(shape, subject.rng(13))
@@ -56,6 +61,9 @@ def scale(subject: Subject, alpha: float = ALPHA) -> Evidence:
             return Evidence(k, seen, wrong, f"shape {shape}, m={m}, x = {x}", alpha)
     seen += f"; at {watched} of all these, the columns one by one"
     power = f"a factor more than {finest:.2g} off is found with probability {POWER}" if finest else None
+    if undecided:  # the draws that decide the worst of them decide all
+        _, wrong, x = max(undecided)
+        return Evidence(len(sizes), seen, wrong, x, alpha, power, decided=False)
     return Evidence(len(sizes), seen, alpha=alpha, power=power)
 
 
@@ -116,8 +124,9 @@ def _lost(subject: Subject, shape: Shape, m: int, at: list[int], draws: int) -> 
 
 
 def shapes_of_every_form(subject: Subject) -> list[Shape]:
-    """Smallest first: a row, a column, the shapes asked for, the transpose, more entries in either direction."""
+    """Smallest first: a row, a column, a square, the shapes asked for, the transpose, more entries either way."""
     d_out, d_in = subject.shape[0], prod(subject.shape[1:])
     more = max(subject.m, d_out, d_in) + 1
-    shapes = {(1, more), (more, 1), (more,), (d_in, d_out), (2 * d_out, d_in), (d_out, 3 * d_in), *subject.shapes}
+    shapes = {(1, more), (more, 1), (more,), (d_in, d_out), (2 * d_out, d_in), (d_out, 3 * d_in)}
+    shapes |= {square(subject.m), *subject.shapes}
     return sorted((s for s in shapes if prod(s) > subject.m), key=lambda s: (prod(s), s))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,10 @@ class Subject:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The matrix and the vector of as many entries."""
-        return (self.shape,) if len(self.shape) == 1 else (self.shape, (prod(self.shape),))
+        """The matrix, a square one, and the vector of as many entries as the first."""
+        if len(self.shape) == 1:
+            return (self.shape,)
+        return tuple(dict.fromkeys((self.shape, square(self.m), (prod(self.shape),))))
 
     def smallest_first(self) -> Iterator[Any]:
         """Sketches of growing size, the user's last. Tiny sizes that the class refuses are passed over."""
@@ -71,6 +73,15 @@ class Subject:
 
     def rng(self, *words: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *words])
+
+
+def square(m: int) -> Shape:
+    """The smallest square matrix that is sketched and not kept as it is.
+
+    >>> square(16), square(1)
+    ((5, 5), (2, 2))
+    """
+    return (isqrt(m) + 1,) * 2
 
 
 def digest(sketch: Any) -> dict[str, bytes]:

@@ -33,6 +33,10 @@ def unbiased(subject: Subject, alpha: float = ALPHA) -> Evidence:
     finest = max(t.resolution for _, _, t in tests)
     power = f"a bias of {finest:.2g} |x| |y| is found with probability {POWER}" if finest else None
     bad = [(shape, p, t) for shape, p, t in tests if t.rejected]
+    shape, p, t = max(tests, key=lambda test: test[2].resolution)
+    if not bad and t.undecided:
+        case = f"shape {shape}, m={subject.m}, {p}"
+        return Evidence(cases, seen, t.undecided, case, alpha, power, bool(exact), decided=False)
     if not bad:
         return Evidence(cases, seen, alpha=alpha, power=power, listed=bool(exact))
     tiny = smallest(subject, lambda few, shape, m: [(p, t) for p, t in _tests(few, shape, m, each) if t.rejected])
