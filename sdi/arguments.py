@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from operator import index
 from typing import Any
 
@@ -31,6 +31,46 @@ def at_least_one(name: str, value: int) -> None:
     """
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def not_negative(name: str, value: int) -> None:
+    """
+    >>> not_negative("seed", -1)
+    Traceback (most recent call last):
+    ValueError: seed must be at least 0, got -1
+    """
+    if value < 0:
+        raise ValueError(f"{name} must be at least 0, got {value}")
+
+
+def number(name: str, value: Any, rule: str, good: Callable[[float], bool]) -> float:
+    """A number of any kind, NumPy's and a tensor's among them, as Python's own, for which the rule holds.
+
+    >>> number("late", 2, "a number from 0 to 1", lambda x: 0 <= x <= 1)
+    Traceback (most recent call last):
+    ValueError: late must be a number from 0 to 1, got 2
+    """
+    if isinstance(value, bool) or not hasattr(value, "__float__") or len(getattr(value, "shape", ())):
+        raise TypeError(f"{name} must be {rule}, got {value!r}")
+    if not good(float(value)):
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+    return float(value)
+
+
+def some_of(name: str, value: Any, what: str) -> None:
+    """A list with something in it; a text would be taken apart into letters.
+
+    >>> some_of("queries", "q-1", "ids")
+    Traceback (most recent call last):
+    ValueError: queries must be a list of ids, got 'q-1'; write ['q-1']
+    """
+    rule = f"{name} must be a list of {what}, got {value!r}"
+    if isinstance(value, str):
+        raise ValueError(f"{rule}; write [{value!r}]")
+    if not isinstance(value, Collection):
+        raise ValueError(rule)
+    if not len(value):
+        raise ValueError(f"{rule}, which is empty")
 
 
 def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:

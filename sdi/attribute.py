@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 import sdi
-from sdi.arguments import AUDITS, MEMORIES, at_least_one, check_budget, one_of, whole
+from sdi.arguments import AUDITS, MEMORIES, at_least_one, check_budget, not_negative, one_of, whole
 from sdi.backends import backend as backend_named
 from sdi.checkpoints import Checkpoint, find_checkpoints
+from sdi.drawing import Drawing
 from sdi.errors import StoreError
 from sdi.exact import score_exactly
 from sdi.files import expand
-from sdi.fill import Job, Progress, fill
+from sdi.fill import Job, Progress, Side, fill
 from sdi.fingerprint import loop_names, loss_fingerprint, model_fingerprint
 from sdi.hashing import FAMILIES
 from sdi.labelled import Labelled
@@ -24,8 +25,7 @@ from sdi.loop import Loop, check_loop
 from sdi.pilot import check_spread, run_widths
 from sdi.result import MODES, Result
 from sdi.scoring import score
-from sdi.sketch_map import SketchMap
-from sdi.sketch_path import SketchSpec, sketch_text
+from sdi.sketch_path import SketchSpec
 from sdi.store import DTYPES, Store
 from sdi.uncertainty import Z95
 
@@ -59,7 +59,8 @@ def attribute(
 ) -> Result:
     """Influence of every training example on every loop step of every query, summed over checkpoints.
 
-    train, query: iterables of batches, iterated once per checkpoint. An example's id is its batch's "id", or a digest.
+    train, query: iterables of batches, read once per checkpoint, and the queries once before all, for their ids. The id
+    of an example is its batch's "id", or a digest.
     mode: "query" (steps of the query), "train" (steps of the training example), "matrix" (both), "tracin" (none).
     backend: "fast"; "exact", without sketches or error; "reference", dense NumPy for `sdi.reference` models.
     sketch: what gradients are sketched with: a shipped name, an import path, a class, or a mapping (`SketchMap.draw`).
@@ -82,6 +83,7 @@ def attribute(
     one_of("audit", audit, AUDITS)
     one_of("memory", memory, MEMORIES)
     check_budget(budget)
+    not_negative("seed", seed)
     at_least_one("repeats", repeats)
     at_least_one("shard", shard)
     check_loop(loop)
@@ -96,15 +98,9 @@ def attribute(
                 f"{name} must be a list or a DataLoader, which can be read again for each of {len(points)} checkpoints "
                 f"and {repeats} repeats, got a {type(loader).__name__}, which is used up after one; write list(...)"
             )
-    settings = {
-        "m": None if backend == "exact" else m,
-        "spread": spread,
-        "seed": seed,
-        "family": family,
-        "sketch": sketch_text(sketch),
-    }
-    info = run_info(points, **settings, mode=mode, backend=backend, repeats=repeats)
-    loaders = {"train": train, "query": query}
+    drawing = Drawing(None if backend == "exact" else m, spread, seed, family, sketch, repeats)
+    info = run_info(points, drawing, mode, backend)
+    sides = {"train": Side("train", train), "query": Side("query", query)}
     options: dict[str, Any] = {"audit": audit, "memory": memory, "budget": budget}
     if backend == "exact":
         if store is not None:
@@ -113,13 +109,13 @@ def attribute(
             raise ValueError(
                 f"repeats must be 1 with backend='exact', which has no sketch to draw again, got {repeats}"
             )
-        return score_exactly(model, loss, loop, points, loaders, mode, options, info, progress)
+        return score_exactly(model, loss, loop, points, sides, mode, options, info, progress)
     job = Job(backend_named(backend), model, loss, loop, options, shard, progress)
-    made_with = store_config(model, loss, loop, backend, mode, dtype, m if spread else None)
+    made_with = store_config(model, loss, loop, backend, mode, dtype, drawing)
     with tempfile.TemporaryDirectory(prefix="sdi-") as scratch:
         folder = Path(scratch) if store is None else expand(store)
-        stores = make_stores(folder, job, points, train, made_with, m, spread, seed, family, sketch, repeats)
-        ids = fill(stores, job, points, loaders, steps_of(mode))
+        stores = make_stores(folder, job, points, sides, made_with, drawing)
+        ids = fill(stores, job, points, sides, steps_of(mode))
         results = [score(one, points, ids["train"], ids["query"], mode, info) for one in stores]
     return results[0] if repeats == 1 else average(results)
 
@@ -128,47 +124,21 @@ def make_stores(
     folder: Path,
     job: Job,
     points: Sequence[Checkpoint],
-    train: Iterable[Any],
+    sides: Mapping[str, Side],
     made_with: Mapping[str, Any],
-    m: int | Mapping[str, int] | None,
-    spread: bool,
-    seed: int,
-    family: str,
-    sketch: SketchSpec,
-    repeats: int,
+    drawing: Drawing,
 ) -> list[Store]:
     """The stores of a run, one for each of its sketches, ready to be filled."""
-    if repeats > 1 and (folder / "manifest.json").exists():
-        raise StoreError(f"{folder} is a store of one sketch; repeats={repeats} needs a folder of its own")
+    if drawing.repeats > 1 and (folder / "manifest.json").exists():
+        raise StoreError(f"{folder} is a store of one sketch; repeats={drawing.repeats} needs a folder of its own")
     shapes = job.backend.body_shapes(job.model, job.loop)
     for point in points:
         for name in shapes:
             point.eta_of(name)
-    seeds = range(seed, seed + repeats)
-    places = [store_place(folder, k, repeats) for k in seeds]
-    widths = run_widths(places[0], job, points, train, m) if spread else m
-    drawn = [draw_map(shapes, widths, k, family, sketch) for k in seeds]
+    places = [drawing.place(folder, seed) for seed in drawing.seeds]
+    widths = run_widths(places[0], job, points, sides, drawing.m) if drawing.spread else None
+    drawn = [drawing.draw(shapes, seed, widths) for seed in drawing.seeds]
     return [Store.create(place, one, made_with) for place, one in zip(places, drawn, strict=True)]
-
-
-def store_place(folder: Path, seed: int, repeats: int) -> Path:
-    """Where the store of one sketch is: in the run's folder, or, if there are several, in a folder of its own there."""
-    return folder if repeats == 1 else folder / f"seed-{seed}"
-
-
-def draw_map(
-    shapes: Mapping[str, tuple[int, ...]],
-    m: int | Mapping[str, int] | None,
-    seed: int,
-    family: str = "table",
-    sketch: SketchSpec = "tensor",
-) -> SketchMap:
-    """The sketch of a run: drawn, or with m=None none at all."""
-    if m is not None:
-        return SketchMap.draw(shapes, m, seed, family, sketch)
-    if sketch not in ("tensor", "exact"):
-        raise ValueError(f"m must be a width for sketch={sketch_text(sketch)!r}, got None, which keeps gradients whole")
-    return SketchMap.keep(shapes)
 
 
 def steps_of(mode: str) -> dict[str, bool]:
@@ -177,15 +147,11 @@ def steps_of(mode: str) -> dict[str, bool]:
 
 
 def store_config(
-    model: Any, loss: Any, loop: Loop, backend: str, mode: str, dtype: str, spread: Any = None
+    model: Any, loss: Any, loop: Loop, backend: str, mode: str, dtype: str, drawing: Drawing
 ) -> dict[str, Any]:
-    """What features depend on besides the sketch: a store refuses to be used with another.
-
-    spread: the m whose bytes were spread, if they were.
-    """
-    spent = {} if spread is None else {"spread": spread}
+    """What features depend on besides the sketch, and the m whose bytes were spread: a store refuses another."""
     return {
-        **spent,
+        **({"spread": drawing.m} if drawing.spread else {}),
         "model": model_fingerprint(model),
         "loss": loss_fingerprint(loss),
         "loop": loop_names(model, loop),
@@ -226,7 +192,7 @@ def average(results: Sequence[Result]) -> Result:
     )
 
 
-def run_info(points: Sequence[Checkpoint], **settings: Any) -> dict[str, Any]:
+def run_info(points: Sequence[Checkpoint], drawing: Drawing, mode: str, backend: str) -> dict[str, Any]:
     """What a result says of how it was made, and what a reader should know."""
     notes = []
     for p in points:
@@ -237,4 +203,5 @@ def run_info(points: Sequence[Checkpoint], **settings: Any) -> dict[str, Any]:
         elif zero:
             notes.append(f"checkpoint {p.path.name} has eta 0 for {', '.join(zero)}, which add nothing")
     etas = {p.key: p.eta for p in points}
+    settings = {**drawing.described(), "mode": mode, "backend": backend}
     return {"sdi": sdi.__version__, "settings": settings, "eta": etas, "notes": notes}

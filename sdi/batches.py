@@ -49,7 +49,7 @@ def read_batches(loader: Iterable[Any], name: str) -> Iterator[Examples]:
     if not seen:
         raise ValueError(
             f"{name} gave no examples; it must be a list or a DataLoader that is not empty, "
-            "not a generator, which is used up after one checkpoint"
+            "not a generator, which is used up when it was read once"
         )
 
 

@@ -6,7 +6,7 @@ one under "model", "state_dict" or "model_state_dict" and an optimiser's under "
 eta, the weight of a checkpoint, is the learning rate it was trained with. It comes from (the first that is there)
   1. the list given to `attribute(eta=...)`, one number per checkpoint;
   2. a sidecar: FILE with the ending .json beside the checkpoint, {"eta": 0.001} or {"eta": {"core": 0.001, ...}};
-  3. the safetensors file's metadata, or the torch file's dict, "eta";
+  3. the safetensors file's metadata "eta", a number or JSON as in a sidecar, or the torch file's dict, "eta";
   4. the optimiser's state in the file: the "lr" of its parameter groups.
 """
 
@@ -20,6 +20,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from sdi.weights import unwrapped
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
 OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
+PICKLES = (b"\x80", b"(", b"c", b"}", b"]", b")")  # how a file begins that is a pickle; what is in it, torch looks at
 
 Eta = float | dict[str, float]  # one number, or one per parameter (or module) name
 
@@ -94,7 +96,8 @@ def find_checkpoints(
     paths = list(by_file.values())
     if not paths:
         raise ValueError("checkpoints must name at least one file, got none")
-    if eta is not None and (not isinstance(eta, Sequence) or len(eta) != len(paths)):
+    given: Any = eta  # a text is a sequence, too, which types do not say
+    if given is not None and (not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(paths)):
         raise ValueError(f"eta must be a list with one weight for each of the {len(paths)} checkpoints, got {eta!r}")
     etas = [read_eta(path) for path in paths] if eta is None else list(eta)
     points = [Checkpoint(path, _checked(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
@@ -181,9 +184,12 @@ def _read(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
 
         try:
             with safe_open(path, framework="pt") as file:
-                extra = dict(file.metadata() or {})
+                extra: dict[str, Any] = dict(file.metadata() or {})
         except SafetensorError as error:
             raise ValueError(f"checkpoint {path} is not a safetensors file: {error}") from None
+        if "eta" in extra:  # a text, as all metadata are
+            with suppress(ValueError):
+                extra["eta"] = json.loads(extra["eta"])
         return partial(load_file, path), extra
     return _read_torch(path)
 
@@ -192,8 +198,14 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
     import torch
 
     with path.open("rb") as file:
-        if b"PK".startswith(file.read(2)) and not zipfile.is_zipfile(path):
-            raise ValueError(f"checkpoint {path} cannot be read: it was truncated")
+        head = file.read(8)
+    if b"PK".startswith(head[:2]) and not zipfile.is_zipfile(path):
+        raise ValueError(f"checkpoint {path} cannot be read: it was truncated")
+    if not head.startswith((b"PK", *PICKLES)):
+        raise ValueError(
+            f"checkpoint {path} cannot be read: it begins with {head!r}, so torch.save did not write it; save the "
+            "state dict with torch.save, or as .safetensors"
+        )
     try:
         with warnings.catch_warnings():  # of protocols and layouts: what matters is what comes out
             warnings.simplefilter("ignore")
@@ -214,7 +226,8 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
     state = next((content[key] for key in MODEL_KEYS if isinstance(content.get(key), Mapping)), content)
     optimiser = next((content[key] for key in OPTIMISER_KEYS if isinstance(content.get(key), Mapping)), None)
     extra: dict[str, Any] = {} if optimiser is None else {"optimiser": optimiser}
-    if "eta" in content and state is not content:
+    # Among the tensors of a state dict, a tensor of this name is a parameter.
+    if "eta" in content and not (state is content and isinstance(content["eta"], torch.Tensor)):
         extra["eta"] = content["eta"]
     tensors = {str(name): value for name, value in state.items() if isinstance(value, torch.Tensor)}
     if not tensors:

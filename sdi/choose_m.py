@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil, log2, prod
+from math import ceil, inf, log2, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from sdi.arguments import at_least_one, not_negative, number, whole
 from sdi.backends import backend as backend_named
 from sdi.bounds import smallest_m, worst_case
 from sdi.features import Features
@@ -49,8 +50,10 @@ def choose_m(
     >>> choose_m(0.05).bound
     4096
     """
-    if not 0 < target < float("inf"):
-        raise ValueError(f"target must be above 0 and finite, got {target}")
+    target = number("target", target, "a number above 0, finite", lambda x: 0 < x < inf)
+    pilot_m, repeats, seed = whole("pilot_m", pilot_m), whole("repeats", repeats), whole("seed", seed)
+    at_least_one("pilot_m", pilot_m)
+    not_negative("seed", seed)
     plain = sketch == "tensor"
     if model is None:
         if not plain:

@@ -75,6 +75,7 @@ def find_tops(
     source: Path, queries: Sequence[str], k: int, steps: slice | int | None, by: str
 ) -> tuple[list[Top], Result | None]:
     """From a result file; from the store of a config or a run's folder; from its result where a store cannot say."""
+    queries = list(dict.fromkeys(queries))
     if source.is_file() and source.suffix != ".toml":
         return _from_result(source, queries, k, steps, by)
     the = _read_run(source, "a config or a saved result")
@@ -101,7 +102,7 @@ def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
     if not train:
         (top,) = sdi.stream_top(store, the.points, [query], 1, by="absolute", train=ids)
         train = [row.train for row in top]
-    return sdi.parts(store, the.points, query, train)
+    return sdi.parts(store, the.points, query, list(dict.fromkeys(train)))
 
 
 def _read_run(source: Path, instead: str) -> Run:

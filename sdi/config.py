@@ -21,6 +21,7 @@ import sdi
 from sdi.arguments import AUDITS, LEAST_BUDGET, MEMORIES
 from sdi.attribute import BACKENDS
 from sdi.checkpoints import Checkpoint, find_checkpoints
+from sdi.drawing import Drawing
 from sdi.errors import nearest
 from sdi.files import expand, write_whole
 from sdi.hashing import FAMILIES
@@ -68,6 +69,10 @@ class Config:
     @property
     def loop(self) -> Loop:
         return Loop(body=self.body, step=self.step, end=self.end)
+
+    @property
+    def drawing(self) -> Drawing:
+        return Drawing(self.m, self.spread, self.seed, self.family, self.sketch, self.repeats)
 
     def points(self) -> list[Checkpoint]:
         return find_checkpoints(self.checkpoints, self.eta)

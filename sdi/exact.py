@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ def score_exactly(
     loss: Any,
     loop: Any,
     points: Sequence[Checkpoint],
-    loaders: Mapping[str, Iterable[Any]],
+    sides: Mapping[str, Side],
     mode: str,
     options: Mapping[str, Any],
     info: Mapping[str, Any],
@@ -31,15 +31,15 @@ def score_exactly(
     for point in points:
         if isinstance(point.eta, dict):
             raise ValueError(f"eta of {point.path} must be one number with backend='exact'; use m=None instead")
+    sides["query"].look()
     fast = room("fast")
     main, outside, taus = [], [], []
-    sides = {name: Side(name) for name in loaders}
     with fast.weights_kept(model):
         for k, point in enumerate(points):
             point.load_into(model, fast)
             batches, places = {}, {}
             for name, side in sides.items():
-                read = list(side.read(loaders[name]))
+                read = [part for part in side.read() if part.ids]  # a batch may be empty
                 at = {i: row for row, i in enumerate(i for part in read for i in part.ids)}
                 batches[name], places[name] = [part.batch for part in read], [at[i] for i in side.ids]
             with told_where(f"checkpoint {point.path}"):

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -52,9 +53,12 @@ class Features:
             raise ValueError(f"tau must hold one number of steps of at least 1 for each of the {n} examples, got {tau}")
         if self.values.ndim == 3 and n and tau.max() > self.values.shape[1]:
             raise ValueError(f"tau must be at most the number of steps {self.values.shape[1]}, got {tau.max()}")
-        ids = tuple(map(str, self.ids)) or tuple(map(str, range(n)))
+        ids = tuple(map(str, self.ids)) or _numbered(n)
         if len(ids) != n:
             raise ValueError(f"ids must name each of the {n} examples, got {len(ids)}")
+        if len(set(ids)) < n:
+            twice = next(i for i, times in Counter(ids).items() if times > 1)
+            raise ValueError(f"ids must name each example once, got {twice!r} twice")
         object.__setattr__(self, "tau", tau)
         object.__setattr__(self, "ids", ids)
         self._refuse_non_finite()
@@ -95,7 +99,10 @@ class Features:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Features]) -> Features:
-        """The examples of several Features, one after the other; fewer steps are padded with zeros."""
+        """The examples of several Features, one after the other; fewer steps are padded with zeros.
+
+        Where every part's examples were only numbered, from 0, the whole's are numbered anew.
+        """
         if not parts:
             raise ValueError("parts must hold at least one Features, got none")
         first = parts[0]
@@ -111,6 +118,7 @@ class Features:
         if first.has_steps:
             steps = max(v.shape[1] for v in values)
             values = [np.pad(v, ((0, 0), (0, steps - v.shape[1]), (0, 0))) for v in values]
+        ids = tuple(i for part in parts for i in part.ids)
         outside = None
         if any(part.outside is not None for part in parts):
             outside = np.concatenate([np.zeros_like(p.g) if p.outside is None else p.outside for p in parts])
@@ -120,7 +128,7 @@ class Features:
             blocks=first.blocks,
             sketch=first.sketch,
             outside=outside,
-            ids=tuple(i for part in parts for i in part.ids),
+            ids=() if all(part.ids == _numbered(len(part.ids)) for part in parts) else ids,
             fingerprints=first.fingerprints,
         )
 
@@ -151,3 +159,8 @@ class Features:
                 f"the gradient of {name!r} at {where} of example {self.ids[at[0]]!r} is {array[at]}; "
                 "check the loss and the model's weights for this example"
             )
+
+
+def _numbered(n: int) -> tuple[str, ...]:
+    """What examples without ids are called."""
+    return tuple(map(str, range(n)))

@@ -1,4 +1,4 @@
-"""fill: checkpoints x loaders -> a store with the features of every example. What is there is not made again."""
+"""fill: checkpoints x sides -> a store with the features of every example. What is there is not made again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fill(
     stores: Store | Sequence[Store],
     job: Job,
     checkpoints: Sequence[Checkpoint],
-    loaders: Mapping[str, Iterable[Any]],
+    sides: Mapping[str, Side],
     steps: Mapping[str, bool],
 ) -> dict[str, tuple[str, ...]]:
     """Make the features that the stores lack, and return the ids of each side in the order of its loader.
@@ -53,7 +53,7 @@ def fill(
     Several stores, of one model with several sketches, are filled checkpoint by checkpoint, each loaded once.
     """
     stores = [stores] if isinstance(stores, Store) else stores
-    sides = {side: Side(side) for side in loaders}
+    sides["query"].look()  # whose turn comes after the whole training side
     with ExitStack() as stack:
         for store in stores:
             stack.enter_context(store.writing())
@@ -63,7 +63,7 @@ def fill(
             weights = _Weights(job, checkpoint)
             for store, side, make in work:
                 place = (k + 1, len(checkpoints))
-                _fill_side(store, job, checkpoint, side, loaders[side.name], make, weights, place)
+                _fill_side(store, job, checkpoint, side, make, weights, place)
     return {name: side.ids for name, side in sides.items()}
 
 
@@ -72,6 +72,7 @@ class Side:
     """The examples of a loader, which must be the same whenever it is read."""
 
     name: str
+    loader: Iterable[Any]
     contents: dict[str, tuple[str, str]] | None = None  # of each id, with its shapes, in the order of the first pass
     probed: bool = False  # whether a stored row was compared with the model's
 
@@ -79,27 +80,36 @@ class Side:
     def ids(self) -> tuple[str, ...]:
         return tuple(self.contents or ())
 
-    def read(self, loader: Iterable[Any]) -> Iterator[Examples]:
+    def look(self) -> None:
+        """One pass for the ids alone, so that what is wrong with them is said before any work is done.
+
+        Not of an iterator, which can be read only once.
+        """
+        if self.contents is None and not isinstance(self.loader, Iterator):
+            for _ in self.read():
+                pass
+
+    def read(self) -> Iterator[Examples]:
         """One pass. Other examples than before, or an id that names another one now, are refused.
 
         Of other shapes, an example may be the same, padded to the longest of another batch.
         """
         now: dict[str, tuple[str, str]] = {}
-        for examples in read_batches(loader, self.name):
+        for examples in read_batches(self.loader, self.name):
             shapes = shapes_of(examples.batch)
             for i, content in zip(examples.ids, examples.contents, strict=True):
                 before = (self.contents or {}).get(i, (content, shapes))
                 if before[1] == shapes and before[0] != content:
                     raise ValueError(
-                        f"{self.name} example {i!r} has other content at another checkpoint or repeat; ids must name "
-                        "examples, not places in a shuffled loader"
+                        f"{self.name} example {i!r} has other content when it is read again; ids must name examples, "
+                        "not places in a shuffled loader"
                     )
                 now[i] = content, shapes
             yield examples
         odd = sorted(set(now) ^ set(now if self.contents is None else self.contents))
         if odd:
             raise ValueError(
-                f"{self.name} must give the same examples at every checkpoint; {odd[0]!r} is only at some of them"
+                f"{self.name} must give the same examples whenever it is read; {odd[0]!r} is there only at times"
             )
         self.contents = self.contents or now
 
@@ -136,7 +146,6 @@ def _fill_side(
     job: Job,
     checkpoint: Checkpoint,
     side: Side,
-    loader: Iterable[Any],
     make: Any,
     weights: _Weights,
     place: tuple[int, int],
@@ -157,7 +166,7 @@ def _fill_side(
             store.append(checkpoint.key, side.name, features, [c for _, contents in waiting for c in contents])
             waiting.clear()
 
-    for batch, ids, contents in side.read(loader):
+    for batch, ids, contents in side.read():
         missing = [k for k, i in enumerate(ids) if not _is_stored(stored, i, contents[k], side.name)]
         if len(missing) < len(ids) and not side.probed and job.options.get("audit") != "off":
             side.probed = True

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi import scores
+from sdi.arguments import some_of
 from sdi.checkpoints import Checkpoint
 from sdi.files import expand
 from sdi.labelled import Labelled
@@ -44,8 +45,8 @@ class Parts:
 
 def parts(store: Store, checkpoints: Sequence[Checkpoint], query: str, train: Sequence[str]) -> Parts:
     """Which parameters carry the influence of these training examples on the steps of a query."""
-    if isinstance(train, str) or not len(train):
-        raise ValueError(f"train must be a list of ids, got {train!r}")
+    some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")
+    some_of("train", train, "ids")
     steps, whole = [], []
     errors: list[Array] = []
     whole_errors: list[Array] = []

@@ -13,7 +13,7 @@ from typing import Any
 
 from sdi.batches import count_examples, name_examples, take_examples
 from sdi.checkpoints import Checkpoint
-from sdi.fill import Job
+from sdi.fill import Job, Side
 from sdi.sketch_map import SketchMap
 from sdi.spread import best_widths, costs
 from sdi.store import Store
@@ -30,9 +30,15 @@ def check_spread(m: Any, backend: str) -> None:
         raise ValueError("spread must be false with backend 'exact', which takes no sketches")
 
 
-def run_widths(place: Path, job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m: Any) -> dict[str, int]:
+def run_widths(
+    place: Path, job: Job, points: Sequence[Checkpoint], sides: Mapping[str, Side], m: Any
+) -> dict[str, int]:
     """The widths of the store in a folder, or, where there is none yet, those that a pilot gives."""
-    return stored_widths(place) or pilot_widths(job, points, train, m)
+    stored = stored_widths(place)
+    if stored is None:
+        sides["query"].look()  # before every checkpoint is loaded
+        return pilot_widths(job, points, sides["train"].loader, m)
+    return stored
 
 
 def pilot_widths(job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m: int) -> dict[str, int]:

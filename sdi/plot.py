@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdi.arguments import at_least_one
+from sdi.arguments import at_least_one, whole
 from sdi.files import write_whole
 from sdi.uncertainty import Z95
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def plot_trajectories(result: Result, path: Path, query: Any, k: int) -> None:
     """See `Result.plot`. Without a query, the first is drawn."""
+    k = whole("k", k)
     at_least_one("k", k)
     query = result.sdi.coords["query"][0] if query is None else query
     sdi, stderr = result.sdi.sel(query=query), result.stderr.sel(query=query)

@@ -51,7 +51,8 @@ class Result:
             bad = np.argwhere(~np.isfinite(array.values))
             if len(bad):
                 where = ", ".join(f"{d} {array.coords[d][k]!r}" for d, k in zip(array.dims, bad[0], strict=True))
-                raise NonFiniteError(f"{name} at {where} is {array.values[tuple(bad[0])]}; check the model's weights")
+                value = array.values[tuple(bad[0])]
+                raise NonFiniteError(f"{name} at {where} is {value}; check the model's weights and eta")
 
     def __repr__(self) -> str:
         sizes = dict(zip(self.by_checkpoint.dims, self.by_checkpoint.shape, strict=True))
@@ -167,6 +168,10 @@ class Result:
 def load(path: str | Path) -> Result:
     """A result that was saved."""
     path = expand(path)
+    if path.is_dir():
+        raise ValueError(
+            f"result {path} is a folder; name the file in it, such as {str(path / 'result.safetensors')!r}"
+        )
     if not path.is_file():
         raise ValueError(f"result {path} does not exist")
     try:

@@ -11,19 +11,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sdi.attribute import attribute, average, draw_map, make_stores, run_info, steps_of, store_config, store_place
+from sdi.attribute import attribute, average, make_stores, run_info, steps_of, store_config
 from sdi.backends import backend as backend_named
 from sdi.batches import read_batches
 from sdi.checkpoints import Checkpoint
 from sdi.config import Config, read_config, save_run
 from sdi.errors import StoreError
-from sdi.fill import Job, Progress, fill
+from sdi.fill import Job, Progress, Side, fill
 from sdi.pilot import stored_widths
 from sdi.result import Result
 from sdi.scoring import score as score_store
 from sdi.script import Script, load_script
 from sdi.sketch_map import SketchMap
-from sdi.sketch_path import sketch_text
 from sdi.store import Store, differences
 
 Tell = Callable[[Progress], None]
@@ -89,24 +88,20 @@ class Run:
             for side, loader in self.loaders.items()
         }
 
-    @property
-    def seeds(self) -> list[int]:
-        return [self.config.seed + r for r in range(self.config.repeats)]
-
     def place(self, seed: int) -> Path:
         """The store of one sketch, where `attribute` puts it."""
-        return store_place(self.config.store, seed, self.config.repeats)
+        return self.config.drawing.place(self.config.store, seed)
 
     def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
         """The sketch of a seed. Where m is spread, with the widths of the store; before there is one, one m for all."""
         c = self.config
         widths = stored_widths(self.place(c.seed)) if c.spread else None
-        return draw_map(shapes, widths or c.m, seed, c.family, c.sketch)
+        return c.drawing.draw(shapes, seed, widths)
 
     def settings(self, model: Any, loss: Any) -> dict[str, Any]:
         """What the store's features are made with, besides the sketch."""
         c = self.config
-        return store_config(model, loss, c.loop, c.backend, c.mode, c.dtype, c.m if c.spread else None)
+        return store_config(model, loss, c.loop, c.backend, c.mode, c.dtype, c.drawing)
 
     def watch(self, tell: Tell) -> Tell:
         """Count what is made and what is reused, and write the run's config as soon as there is a store for it."""
@@ -169,11 +164,10 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
         raise ValueError("backend 'exact' keeps no features; use `sdi run`, or another backend")
     options = {"audit": c.audit, "memory": c.memory, "budget": c.budget}
     job = Job(backend_named(c.backend), the.model, the.script.loss, c.loop, options, c.shard, the.watch(tell))
-    made_with, train = the.settings(the.model, the.script.loss), the.loaders["train"]
-    stores = make_stores(
-        c.store, job, the.points, train, made_with, c.m, c.spread, c.seed, c.family, c.sketch, c.repeats
-    )
-    ids = fill(stores, job, the.points, the.loaders, steps_of(c.mode))
+    sides = {name: Side(name, loader) for name, loader in the.loaders.items()}
+    made_with = the.settings(the.model, the.script.loss)
+    stores = make_stores(c.store, job, the.points, sides, made_with, c.drawing)
+    ids = fill(stores, job, the.points, sides, steps_of(c.mode))
     the.save()
     return ids
 
@@ -187,8 +181,7 @@ def score(the: Run) -> Result:
     ids = the.ids()
     for store in stores:
         check_filled(store, the.points, ids)
-    settings = {"m": c.m, "spread": c.spread, "seed": c.seed, "family": c.family, "sketch": sketch_text(c.sketch)}
-    info = run_info(the.points, **settings, mode=c.mode, backend=c.backend, repeats=c.repeats)
+    info = run_info(the.points, c.drawing, c.mode, c.backend)
     results = [score_store(store, the.points, ids["train"], ids["query"], c.mode, info) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))
 
@@ -209,7 +202,7 @@ def check_filled(store: Store, points: Sequence[Checkpoint], ids: Mapping[str, S
 def open_stores(the: Run, loss: Any = None) -> list[Store]:
     """The run's stores as they stand, if they were made with the config's settings."""
     stores = []
-    for seed in the.seeds:
+    for seed in the.config.drawing.seeds:
         place = the.place(seed)
         if not (place / "manifest.json").is_file():
             raise StoreError(f"{place} holds no features yet; run `sdi featurize` or `sdi run` first")

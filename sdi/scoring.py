@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from sdi import scores
 from sdi.checkpoints import Checkpoint
+from sdi.errors import NonFiniteError
 from sdi.features import Features
 from sdi.labelled import Labelled
 from sdi.result import MODES, Result
@@ -102,9 +103,17 @@ def etas(checkpoint: Checkpoint, store: Store) -> Float[Array, "P"]:
 
 def weigh(features: Features, eta: Float[Array, "P"]) -> Features:
     """Every parameter's part times its eta."""
-    columns = np.repeat(eta, [b.stop - b.start for b in features.blocks]).astype(features.values.dtype)
-    outside = None if features.outside is None else features.outside * columns
-    return Features(features.values * columns, features.tau, features.blocks, features.sketch, outside, features.ids)
+    with np.errstate(over="ignore", invalid="ignore"):  # an error says more
+        columns = np.repeat(eta, [b.stop - b.start for b in features.blocks]).astype(features.values.dtype)
+        values = features.values * columns
+        outside = None if features.outside is None else features.outside * columns
+    try:
+        return Features(values, features.tau, features.blocks, features.sketch, outside, features.ids)
+    except NonFiniteError:  # not the gradients' fault: they were finite
+        raise NonFiniteError(
+            f"eta {eta.max():g} is too large: times a gradient, it does not fit into {values.dtype}; give a smaller "
+            "eta, or use dtype='float64'"
+        ) from None
 
 
 def _stderr(store: Store, train: Features, query: Features, eta: Array, mode: str) -> Array:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from sdi.arguments import at_least_one, one_of
+from sdi.arguments import at_least_one, number, one_of, whole
 from sdi.summaries import late_mass
 from sdi.uncertainty import Z95
 
@@ -58,7 +58,7 @@ class Top:
 
 def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: str, late: float) -> Top:
     """See `Result.top`."""
-    check_order(k, by)
+    k = check_order(k, by, late)
     j = result.tracin.position("query", query)
     scores, errors = result.tracin.values[:, j], result.tracin_stderr.values[:, j]
     words = "all steps"
@@ -81,9 +81,13 @@ def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: 
     return Top(str(query), words, by, top_rows(ids, order, scores, keys, errors, shares, k))
 
 
-def check_order(k: int, by: str) -> None:
+def check_order(k: int, by: str, late: float = LATE) -> int:
+    """k as Python's own integer; a ranking that cannot be made is refused."""
+    k = whole("k", k)
     at_least_one("k", k)
     one_of("by", by, ORDERS)
+    number("late", late, "a number from 0 to 1", lambda share: 0 <= share <= 1)
+    return k
 
 
 def order_keys(scores: Float[Array, "..."], shares: Float[Array, "..."] | None, by: str, late: float) -> Array:

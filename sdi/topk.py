@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from sdi.arguments import some_of
 from sdi.checkpoints import Checkpoint
 from sdi.features import Features
 from sdi.scoring import etas, weigh
@@ -57,7 +58,11 @@ def stream_top(
     each_step: a ranking for every one of the steps, query by query.
     train: the ids to rank; None: all in the store, those of earlier runs among them.
     """
-    check_order(k, by)
+    k = check_order(k, by, late)
+    some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")
+    some_of("queries", queries, "ids")
+    if train is not None:
+        some_of("train", train, "ids")
     features = [read_steps(store, c, queries) for c in checkpoints]
     tau = max(f.phi.shape[1] for f in features)
     features = [_padded(f, tau) for f in features]

@@ -15,6 +15,7 @@ from test_attribution_cases import (
     World,
     assert_close,
     assert_same_result,
+    counting,
     featurized,
     flat,
     make_batches,
@@ -25,7 +26,7 @@ from test_attribution_cases import (
 import sdi
 from sdi import StoreError
 from sdi.batches import Examples, name_examples, take_examples
-from sdi.checkpoints import find_checkpoints
+from sdi.checkpoints import Checkpoint, find_checkpoints
 
 __all__ = ["world"]
 Pair = namedtuple("Pair", "x y")
@@ -168,8 +169,35 @@ def test_an_empty_loader_is_refused(world: World, side: str, backend: str) -> No
         ValueError, match=f"^{side} gave no examples; it must be a list or a DataLoader that is not empty"
     ):
         world.attribute(**{side: []}, backend=backend, store=store)
-    if side == "train":
-        assert not world.store.exists()
+    assert not world.store.exists()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [[], [QUERY[0], QUERY[0]], QUERY[0], [{**QUERY[0], "id": ["q-0"]}]],
+    ids=["empty", "twice", "one batch", "too few ids"],
+)
+@pytest.mark.parametrize("options", [{}, {"spread": True, "m": 8}, {"repeats": 2}, {"backend": "exact"}], ids=repr)
+def test_a_query_side_that_is_refused_is_refused_before_anything_is_made(
+    world: World, query: Any, options: dict[str, Any]
+) -> None:
+    store = None if "backend" in options else world.store
+    with (
+        featurized() as calls,
+        counting(Checkpoint, "weights") as loads,
+        pytest.raises(ValueError, match=r"^query|'id'"),
+    ):
+        world.attribute(query=query, store=store, **options)
+    assert not calls
+    assert not loads
+    assert not world.store.exists()
+
+
+def test_a_batch_without_examples_adds_nothing(world: World) -> None:
+    none = {key: value[:0] for key, value in TRAIN[0].items()}
+    for backend in ("fast", "exact"):
+        result = world.attribute(train=[none, *TRAIN], query=[*QUERY, none], backend=backend)
+        assert_same_result(result, world.attribute(backend=backend))
 
 
 @pytest.mark.parametrize("side", ["train", "query"])
@@ -223,7 +251,7 @@ def test_other_examples_at_another_checkpoint_are_refused(world: World, backend:
             self.times += 1
             return iter(TRAIN[: self.times])
 
-    words = "^train must give the same examples at every checkpoint; 't-3' is only at some of them$"
+    words = "^train must give the same examples whenever it is read; 't-3' is there only at times$"
     with pytest.raises(ValueError, match=words):
         world.attribute(train=Growing(), backend=backend)
 
@@ -245,9 +273,7 @@ def test_ids_that_name_places_in_a_shuffled_loader_are_refused(world: World, sid
     loader = Renumbered(TRAIN)
     if "repeats" in changes:
         changes = {**changes, "checkpoints": world.paths[0]}
-    words = (
-        rf"^{side} example '\d' has other content at another checkpoint or repeat; ids must name examples, not places"
-    )
+    words = rf"^{side} example '\d' has other content when it is read again; ids must name examples, not places"
     with pytest.raises(ValueError, match=words):
         world.attribute(**{side: loader}, **changes)
     assert loader.times == 2

@@ -28,7 +28,8 @@ from test_attribution_cases import (
 from torch import nn
 
 from sdi.checkpoints import Checkpoint, find_checkpoints
-from sdi.fast import with_weights
+from sdi.errors import NonFiniteError
+from sdi.fast import token_cross_entropy, with_weights
 from sdi.weights import match_names
 
 __all__ = ["world"]
@@ -71,6 +72,32 @@ def test_eta_comes_from_the_list_before_the_sidecar_before_the_metadata(tmp_path
     assert etas(path, [0.5]) == [0.5]
     (tmp_path / "a.json").write_text('{"note": "no eta here"}')
     assert etas(path) == [0.125]
+
+
+def test_a_torch_file_may_hold_its_eta_beside_the_weights_or_among_them(tmp_path: Path) -> None:
+    state = make_model().state_dict()
+    for eta in (0.5, {"core": 0.5, "head": 0.25}):
+        for content in ({"model": state, "eta": eta}, {**state, "eta": eta}):
+            (point,) = find_checkpoints(save_torch(tmp_path / "a.pt", content))
+            assert point.eta == eta
+            assert point.weights().keys() == state.keys()
+
+
+def test_among_weights_a_tensor_named_eta_is_a_weight(tmp_path: Path) -> None:
+    path = save_torch(tmp_path / "a.pt", {"w": torch.ones(2), "eta": torch.tensor(0.5)})
+    with pytest.raises(ValueError, match=r"^no eta for checkpoint"):
+        find_checkpoints(path)
+    assert find_checkpoints(path, [0.1])[0].weights().keys() == {"w", "eta"}
+
+
+def test_the_metadata_may_name_modules(tmp_path: Path) -> None:
+    path, state = tmp_path / "a.safetensors", make_model().state_dict()
+    save_file(state, path, metadata={"eta": '{"core": 0.5, "head": 2}'})
+    assert etas(path) == [{"core": 0.5, "head": 2.0}]
+    for bad in ("{", "[1]", '{"core": "much"}', "much", "null"):
+        save_file(state, path, metadata={"eta": bad})
+        with pytest.raises(ValueError, match=r"^eta of .*a.safetensors must be a number, finite and not negative, got"):
+            find_checkpoints(path)
 
 
 def test_a_sidecar_may_name_modules_and_the_longest_name_counts(tmp_path: Path) -> None:
@@ -149,7 +176,7 @@ def test_an_eta_that_is_no_weight_is_refused(tmp_path: Path, eta: Any) -> None:
             find_checkpoints(path, [eta])
 
 
-@pytest.mark.parametrize("eta", [[], [0.1, 0.2], 0.1])
+@pytest.mark.parametrize("eta", [[], [0.1, 0.2], 0.1, "1", {0: 0.1}])
 def test_a_list_of_etas_must_fit_the_checkpoints(tmp_path: Path, eta: Any) -> None:
     path = save_checkpoint(tmp_path / "a.safetensors", make_model())
     with pytest.raises(ValueError, match=r"^eta must be a list with one weight for each of the 1 checkpoints, got "):
@@ -247,6 +274,23 @@ def test_a_truncated_checkpoint_is_named(tmp_path: Path, form: str) -> None:
         path.write_bytes(whole[:k])
         with pytest.raises(ValueError, match=r"^checkpoint .*/a\..* (cannot be read|is not a safetensors file)"):
             find_checkpoints(path)
+
+
+@pytest.mark.parametrize("content", [b"hello", b"\x00\x01", b"{}", b"\x93NUMPY\x01\x00v"])
+def test_a_file_that_torch_did_not_write_is_said_to_be_one(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.pt").write_bytes(content)
+    words = rf"^checkpoint .*a.pt cannot be read: it begins with {re.escape(repr(content[:8]))}, so torch.save did not"
+    with pytest.raises(ValueError, match=words):
+        find_checkpoints(tmp_path / "a.pt", [0.1])[0].weights()
+
+
+@pytest.mark.parametrize("eta", [1e300, 1e38])
+def test_an_eta_that_is_too_large_is_named(world: World, eta: float) -> None:
+    changes = {"eta": [0.5, eta], "loss": lambda model, batch: 1e4 * token_cross_entropy(model, batch)}
+    with pytest.raises(NonFiniteError, match=rf"^eta {re.escape(f'{eta:g}')} is too large: .* into float32; give"):
+        world.attribute(**changes, dtype="float32")
+    if eta == 1e38:
+        world.attribute(**changes)  # in float64, there is room
 
 
 @pytest.mark.parametrize("content", [[1, 2], torch.ones(3), "text"])

@@ -87,6 +87,8 @@ def test_what_has_no_parts_is_refused(world: World) -> None:
     for bad in ("t-0", []):
         with pytest.raises(ValueError, match=r"^train must be a list of ids, got "):
             sdi.parts(store, points, "q-1", bad)
+    with pytest.raises(ValueError, match=r"^checkpoints must be a list of checkpoints, .*, got \[\], which is empty$"):
+        sdi.parts(store, [], "q-1", ["t-0"])
     with pytest.raises(ValueError, match=r"^no train example 't-00' among the 7 stored; did you mean 't-0'"):
         sdi.parts(store, points, "q-1", ["t-00"])
     with pytest.raises(ValueError, match=r"^no query example 'q-9' among the 3 stored"):

@@ -120,6 +120,8 @@ def test_other_files_and_versions_are_not_results(tmp_path: Path) -> None:
     path = tmp_path / "r"
     with pytest.raises(ValueError, match=r"^result .*/r does not exist$"):
         sdi.load(path)
+    with pytest.raises(ValueError, match=r"is a folder; name the file in it, such as '.*/result.safetensors'$"):
+        sdi.load(tmp_path)
     for content in (b"", b"text", b"\xff" * 100):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"^.*/r is not a result of sdi: "):
@@ -214,7 +216,8 @@ def test_scores_that_are_not_finite_are_an_error_that_says_where(name: str, bad:
         "by_checkpoint": "checkpoint 'b', train 't-2', query 'q-1', step 4",
         "stderr": "train 't-2', query 'q-1', step 4",
     }
-    words = f"{name} at {where.get(name, '''train 't-2', query 'q-1''' + chr(39))} is {bad}; check the model's weights"
+    place_words = where.get(name, "train 't-2', query 'q-1'")
+    words = f"{name} at {place_words} is {bad}; check the model's weights and eta"
     with pytest.raises(NonFiniteError, match=re.escape(words)):
         make_result(**{name: array})
 

@@ -165,8 +165,13 @@ def test_the_bound_alone_needs_no_model() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"target": 0}, "^target must be above 0 and finite, got 0$"),
-        ({"target": float("nan")}, "^target must be above 0 and finite, got nan$"),
+        ({"target": 0}, "^target must be a number above 0, finite, got 0$"),
+        ({"target": float("nan")}, "^target must be a number above 0, finite, got nan$"),
+        ({"target": "a"}, "^target must be a number above 0, finite, got 'a'$"),
+        ({"target": None}, "^target must be a number above 0, finite, got None$"),
+        ({"repeats": 2.5}, "^repeats must be an integer, got 2.5$"),
+        ({"pilot_m": 0}, "^pilot_m must be at least 1, got 0$"),
+        ({"seed": -1}, "^seed must be at least 0, got -1$"),
         ({"model": 1}, "^a pilot needs model, loss, loop and batch; got a model without the others$"),
         (
             {"model": 1, "loss": 1, "loop": 1, "batch": 1, "repeats": 1},
@@ -175,7 +180,7 @@ def test_the_bound_alone_needs_no_model() -> None:
     ],
 )
 def test_wrong_questions_are_refused(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         sdi.choose_m(**{"target": 0.1, **options})
 
 

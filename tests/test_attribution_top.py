@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,7 +89,7 @@ def test_late_takes_only_examples_that_act_late_by_their_own_tau(mode: str) -> N
         np.testing.assert_allclose([row.late for row in top], [shares[i] for i in wanted])
         kept += len(top)
     assert 0 < kept < 3 * N
-    assert len(result.top(query="q-0", by="late", late=2.0)) == 0
+    assert len(result.top(query="q-0", by="late", late=1.0)) == 0
 
 
 def with_scores(scores: list[float], error: float) -> Result:
@@ -145,6 +147,23 @@ def test_wrong_words_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^no query 'q-17' among 3; did you mean 'q-1'"):
         result.top(query="q-17")
     assert len(result.top(100, query="q-0")) == N
+
+
+@pytest.mark.parametrize("k", [2.0, "3", None, True])
+def test_a_k_that_is_no_integer_is_refused(tmp_path: Path, k: Any) -> None:
+    with pytest.raises(TypeError, match=rf"^k must be an integer, got {k!r}$"):
+        make_result().top(k, query="q-0")
+    with pytest.raises(TypeError, match=rf"^k must be an integer, got {k!r}$"):
+        make_result().plot(tmp_path / "p.png", k=k)
+
+
+@pytest.mark.parametrize("by", ["signed", "late"])
+@pytest.mark.parametrize("late", ["a", None, True, [0.5], np.nan, 2, -0.1, 50])
+def test_a_late_share_that_is_none_is_refused(late: Any, by: str) -> None:
+    words = rf"^late must be a number from 0 to 1, got {re.escape(repr(late))}$"
+    with pytest.raises((TypeError, ValueError), match=words):
+        make_result().top(query="q-0", by=by, late=late)
+    assert make_result().top(np.int64(2), query="q-0", late=np.float32(0.5))
 
 
 def assert_same_top(stream: Top, dense: Top, rtol: float) -> None:
@@ -266,6 +285,22 @@ def test_what_the_stream_cannot_do_is_refused(world: World) -> None:
         stream_top(store, points, ["q-0"], k=0)
     with pytest.raises(ValueError, match=r"^steps must lie within 1 to 3"):
         stream_top(store, points, ["q-0"], steps=4)
+    with pytest.raises(TypeError, match=r"^k must be an integer, got '3'$"):
+        stream_top(store, points, ["q-0"], k="3")
+    with pytest.raises(ValueError, match=r"^late must be a number from 0 to 1, got 2$"):
+        stream_top(store, points, ["q-0"], late=2)
+    with pytest.raises(ValueError, match=r"^queries must be a list of ids, got \[\], which is empty$"):
+        stream_top(store, points, [])
+    with pytest.raises(ValueError, match=r"^queries must be a list of ids, got 'q-1'; write \['q-1'\]$"):
+        stream_top(store, points, "q-1")
+    with pytest.raises(ValueError, match=r"^queries must be a list of ids, got None$"):
+        stream_top(store, points, None)
+    with pytest.raises(ValueError, match=r"^ids must name each example once, got 'q-1' twice"):
+        stream_top(store, points, ["q-1", "q-1"])
+    with pytest.raises(ValueError, match=r"^train must be a list of ids, got \[\], which is empty$"):
+        stream_top(store, points, ["q-0"], train=[])
+    with pytest.raises(ValueError, match=r"^checkpoints must be a list of checkpoints, .*, got \[\], which is empty$"):
+        stream_top(store, [], ["q-0"])
     world.attribute(store=world.folder / "total", mode="tracin")
     with pytest.raises(ValueError, match=r"holds queries without steps \(modes 'tracin' and 'train'\)"):
         stream_top(Store(world.folder / "total"), points, ["q-0"])

@@ -88,10 +88,19 @@ def test_a_query_that_is_not_there_comes_with_the_nearest(project):
     assert "steps must lie within" in call("top", project / "run.toml", "--query", "q-0", "--steps", "9", code=2).stderr
 
 
+def test_what_is_asked_for_twice_is_shown_once(project):
+    call("run", project / "run.toml")
+    for source in ("runs/first", "runs/first/result.safetensors"):
+        found = call_json("top", project / source, "--query", "q-0", "--query", "q-0")
+        assert [top["query"] for top in found] == ["q-0"]
+    asked = ("parts", project / "runs/first", "--query", "q-0", "--train", "t-0")
+    assert call_json(*asked, "--train", "t-0") == call_json(*asked)
+
+
 def test_a_ranking_of_nobody_says_so(project):
     call("run", project / "run.toml")
     result = sdi.load(project / "runs/first/result.safetensors")
-    nobody = result.top(3, query="q-0", by="late", late=2.0)
+    nobody = result.top(3, query="q-0", by="late", late=1.0)
     console = Console(width=80)
     with console.capture() as said:
         console.print(top_table(nobody, result))

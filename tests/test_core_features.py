@@ -151,6 +151,8 @@ def test_a_gradient_in_the_padding_is_refused_with_example_and_step(n, steps, da
         ({"tau": [3.0, 2.5]}, TypeError, "tau must hold integers, got float64"),
         ({"ids": ["only one"]}, ValueError, "ids must name each of the 2 examples, got 1"),
         ({"ids": list("abc")}, ValueError, "ids must name each of the 2 examples, got 3"),
+        ({"ids": ["a", "a"]}, ValueError, "ids must name each example once, got 'a' twice"),
+        ({"ids": [1, "1"]}, ValueError, "ids must name each example once, got '1' twice"),
         ({"blocks": ()}, ValueError, "values must have 0 columns"),
     ],
 )
@@ -182,6 +184,15 @@ def test_concatenated_features_keep_every_example_as_it_was(sizes):
         assert np.array_equal(whole.phi[row : row + n, :steps], part.phi)
         assert not whole.phi[row : row + n, steps:].any()
         row += n
+
+
+def test_examples_that_were_only_numbered_are_numbered_anew():
+    assert Features.concatenate([features(2), features(1), features(3)]).ids == tuple("012345")
+    assert Features.concatenate([features(2), features(1, ids=["2"])]).ids == tuple("012")
+    with pytest.raises(ValueError, match="ids must name each example once, got 'a' twice"):
+        Features.concatenate([features(2, ids=["a", "b"]), features(2, ids=["c", "a"])])
+    with pytest.raises(ValueError, match="ids must name each example once, got '0' twice"):
+        Features.concatenate([features(2), features(2, ids=["1", "0"])])
 
 
 def test_features_that_were_not_made_alike_are_not_concatenated():
