@@ -6,7 +6,7 @@ training step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,7 +19,7 @@ from sdi.loop import Loop
 from .ambient import RandomState
 from .batches import count_examples
 from .body import Body
-from .checkpointing import graph_keeping_checkpoints
+from .checkpointing import graph_keeping_checkpoints, no_checkpoints
 from .graph import graph_leaves
 from .memory import Memory
 from .owners import loss_weights
@@ -44,36 +44,41 @@ def run_pass(
     memory: Memory,
     part: bool = False,
     ids: Sequence[str] = (),
+    reached: Set[str] = frozenset(),
 ) -> tuple[Tracer, Plan]:
     """Run the loss forward and back. The plan may change on the way: it comes back, to be kept for the next batch.
 
-    Every body parameter must be reached, unless this is only a part of a batch. Errors name examples by `ids`.
+    Every body parameter must be reached, unless this is only a part of a batch, or it was `reached` by another batch: a
+    loop of sampled depth, or experts, may leave some out. Errors name examples by `ids`.
     """
     if torch.is_inference_mode_enabled():
         raise RuntimeError("gradients cannot be taken under torch.inference_mode(); call featurize outside of it")
     with unharmed(model), graph_keeping_checkpoints():
         random = RandomState()
-        idle: set[str] = set()  # parameters whose modules this part of a batch does not call
+        idle: set[str] = set()  # parameters whose modules this batch does not call
+        first = plan
         while True:
             random.restore()
             memory.arena.clear()
             arena = None if memory.recompute else memory.arena  # which takes memory to save time
             tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)), arena)
             units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
+            own = no_checkpoints() if memory.recompute else nullcontext()  # a unit's second run would be a third
             try:
-                with tracer.attached(), units:
+                with tracer.attached(), own, units:
                     _forward_and_back(model, loss, batch, tracer, part, idle, ids)
             except NeedsEnclosing as error:
                 try:
                     plan = plan.enclose(model, body, error.unit, error.parameters, error.why)
                 except CoverageError:
-                    if not part or error.why != NEVER_CALLED:
+                    if error.why != NEVER_CALLED or not (part or reached >= set(error.parameters)):
                         raise
                     idle.update(error.parameters)
+                    plan = first  # on the way out, modules around were tried, which are never called either
                 continue
             tracer.draws = random.has_moved()
             if not part:
-                _refuse_silent(tracer, body)
+                _refuse_silent(tracer, body, reached)
             return tracer, plan
 
 
@@ -88,6 +93,12 @@ def _forward_and_back(
     for name in tracer.body.parameters:
         if not tracer.calls[name] and name not in idle:
             raise NeedsEnclosing(tracer.plan.serving(name)[0], NEVER_CALLED, [name])
+    if not part and all(tracer.outside_calls[name] == tracer.calls[name] for name in tracer.body.parameters):
+        raise CoverageError(
+            f"no call of a body module lies within one of the {tracer.steps_seen} steps: all come before the first "
+            "call of the step module, or after the end module; Loop(step=...) must name a module that is called "
+            "before the body in every step"
+        )
     bad = (~torch.isfinite(losses)).nonzero()
     if len(bad):
         i = int(bad[0])
@@ -109,7 +120,11 @@ def _forward_and_back(
 def _examples(losses: Any) -> int:
     if not isinstance(losses, Tensor):
         raise TypeError(f"loss must return a tensor with one value per example, got {type(losses).__name__}")
-    if losses.dim() != 1 or not len(losses):
+    if losses.shape == (0,):
+        raise ValueError(
+            "a batch must hold at least one example, got one with none (a loss of shape (0,)); leave it out"
+        )
+    if losses.dim() != 1:
         raise ValueError(
             f"loss must return one value per example: expected shape (n,), got {tuple(losses.shape)}; use "
             "reduction='none' and average over the tokens of each example"
@@ -117,11 +132,12 @@ def _examples(losses: Any) -> int:
     return len(losses)
 
 
-def _refuse_silent(tracer: Tracer, body: Body) -> None:
+def _refuse_silent(tracer: Tracer, body: Body, reached: Set[str]) -> None:
     for name, p in body.parameters.items():
-        if not tracer.delivered[name]:
+        if not tracer.delivered[name] and name not in reached:
             modules = ", ".join(repr(unit.name) for unit in tracer.plan.serving(name))
             raise CoverageError(
                 f"body parameter {name!r} {tuple(p.shape)} got no gradient at any step: no loss depends on it "
-                f"through the {tracer.calls[name]} calls of {modules}; leave it out of Loop(body=...)"
+                f"through the {tracer.calls[name]} calls of {modules}; leave it out of Loop(body=...), or, if only "
+                "some examples use it, put one of them into the first batch"
             )

@@ -138,7 +138,7 @@ def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]]
     while True:
         try:
             tracer, make.plan = run_pass(
-                make.model, make.loss, batch, make.loop, make.body, make.plan, sinks, make.memory
+                make.model, make.loss, batch, make.loop, make.body, make.plan, sinks, make.memory, reached=make.reached
             )
             return tracer
         except OverBudget:

@@ -68,6 +68,7 @@ class Featurizer:
         self.dtypes = {p.dtype for p in self.body.parameters.values()}  # all that gradients came in
         self.audited = 0  # examples of the largest batch that was audited: one alone cannot show that examples mix
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
+        self.reached: set[str] = set()  # parameters that got a gradient from some batch
         self.draws = False  # whether the last pass drew random numbers
         self.coverage: Coverage | None = None
 
@@ -152,11 +153,12 @@ class Featurizer:
             return make_sinks(acc, self.work, self.tables)
 
         tracer, self.plan = run_pass(
-            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part, ids
+            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part, ids, self.reached
         )
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.dtypes |= tracer.dtypes
         self.draws = tracer.draws
+        self.reached |= {name for name, count in tracer.delivered.items() if count}
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()
         return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids))

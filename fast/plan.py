@@ -35,15 +35,29 @@ class Unit:
     def parameters(self) -> list[str]:
         return list(self.locals.values())
 
-    def lead(self, y: Tensor) -> tuple[int, ...]:
+    def lead(self, y: Tensor, place: int = 0) -> tuple[int, ...]:
         """The sizes of what stands before the columns of an output: examples and tokens, if all is well."""
-        shape = getattr(self.module, "normalized_shape", None)
+        if self.native is None:
+            axis = batch_axis(self.module, place)
+            return (y.shape[axis], *y.shape[:axis], *y.shape[axis + 1 : -1]) if y.dim() > axis + 1 else ()
         if isinstance(self.module, (nn.Conv1d, nn.Conv2d)):
             return len(y), 1  # examples first, or not at all
-        return tuple(y.shape[: y.dim() - (len(shape) if self.native is not None and shape is not None else 1)])
+        return tuple(y.shape[: y.dim() - len(getattr(self.module, "normalized_shape", " "))])
 
     def pick(self, of: Mapping[str, T]) -> dict[str, T]:
         return {local: of[name] for local, name in self.locals.items()}
+
+
+def batch_axis(module: nn.Module, place: int) -> int:
+    """Where the batch is in an output: second in the states of recurrent layers, first in attention's weights."""
+    if place > 0 and isinstance(module, (nn.RNNBase, nn.MultiheadAttention)):
+        return int(isinstance(module, nn.RNNBase))
+    return 0 if getattr(module, "batch_first", True) else 1
+
+
+def input_axis(module: nn.Module, place: int) -> int:
+    """The same of an input; a mask of attention may have it elsewhere, which replay finds out."""
+    return 0 if getattr(module, "batch_first", True) and not (place > 0 and isinstance(module, nn.RNNBase)) else 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from .call import SAME_OUTPUT, Call
 from .checkpointing import no_checkpoints
 from .owners import in_order
+from .plan import batch_axis, input_axis
 from .routes import NoBatchAxis
 from .sinks import Sink, Slot
 
@@ -46,9 +47,9 @@ def replay(
     owners: whose the rows of the output are, where there is no batch axis that would say so. Returns the names of those
     that the output depends on.
     """
-    axis = 0 if getattr(call.module, "batch_first", True) else 1
+    axis = batch_axis(call.module, output)
     size = n if owners is None else len(owners)  # of the batch axis: several places for each example, perhaps
-    at = [i for i, x in enumerate(call.leaves) if _is_batched(x, axis, size)]
+    at = [i for i, x in enumerate(call.leaves) if _is_batched(x, input_axis(call.module, i), size)]
     if n > 1 and owners is None and (not at or not _is_batched(delta, axis, n)):
         raise NoBatchAxis
     weights = {name: p.detach().clone().requires_grad_() for name, p in parameters.items()}
@@ -112,7 +113,7 @@ def _vectorised(
 ) -> dict[str, Tensor] | None:
     """vmap over examples of the pullback, each with its own batch axis; None unless it gives the output y again."""
 
-    def split(x: Tensor) -> Tensor:
+    def split(x: Tensor, axis: int) -> Tensor:
         return x.reshape(*x.shape[:axis], n, -1, *x.shape[axis + 1 :])  # (..., n, k, ...)
 
     def value(w: dict[str, Tensor], rows: list[Tensor], delta_row: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,12 +123,14 @@ def _vectorised(
         y_row = _run(call, w, leaves)[output]
         return _inner(y_row.to(delta_row.dtype), delta_row), y_row
 
-    pullback = vmap(grad(value, has_aux=True), in_dims=(None, axis, axis), out_dims=(0, axis))
+    axes = [input_axis(call.module, i) for i in at]
+    pullback = vmap(grad(value, has_aux=True), in_dims=(None, axes, axis), out_dims=(0, axis))
     try:
         with call.ambient.again(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # vmap's hints about speed
             own = {name: w.detach() for name, w in weights.items()}
-            gradients, again = pullback(own, [split(call.leaves[i]) for i in at], split(delta))
+            rows = [split(call.leaves[i], its) for i, its in zip(at, axes, strict=True)]
+            gradients, again = pullback(own, rows, split(delta, axis))
             again = again.flatten(axis, axis + 1)
     except Exception:  # whatever vmap cannot follow, the pullback of each example will, or will fail with its own error
         return None

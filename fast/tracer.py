@@ -32,6 +32,7 @@ from .routes import NoBatchAxis
 from .sinks import Sink, Slot
 
 Phase = Literal["forward", "backward"]
+Key = tuple[Any, int]  # of a call: what is being run again, if anything, and how many calls that has made
 NO_ROWS = "its call does not carry one row for each of the {} examples"
 
 
@@ -63,7 +64,7 @@ class Tracer:
         self.weighing = False  # a backward pass that only tells whose rows are whose (see owners.py)
         self._leads: set[tuple[int, ...]] = set()  # of all calls: the sizes of what stands before an output's columns
         self._vectors: set[int] = set()  # rows of states that are (n, d)
-        self._weighted: dict[tuple[Any, int], Tensor] = {}  # per call without a batch axis, the sizes of its rows
+        self._weighted: dict[Key, Tensor] = {}  # per call without a batch axis, the sizes of its rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
         self._place = 0
         self._tasks: set[int] = set()  # our own backward passes; the user's code may run others in between
@@ -170,10 +171,16 @@ class Tracer:
             self.calls.update(unit.parameters)
             if self.slot is None:
                 self.outside_calls.update(unit.parameters)
-            self._leads |= {unit.lead(y) for y in pytree.tree_leaves(output) if isinstance(y, Tensor)}
+            outputs = enumerate(pytree.tree_leaves(output))
+            self._leads |= {unit.lead(y, k) for k, y in outputs if carries_gradient(y)}
         if not torch.is_grad_enabled():
             return None
         _refuse_transforms()
+        if any(isinstance(y, Tensor) and y.is_nested for y in pytree.tree_leaves(output)):
+            raise CoverageError(
+                f"module {unit.name!r} was called with a nested tensor, which cannot be followed; pad it, or pack its "
+                "rows into (total, d)"
+            )
         self._place += 1
         key = self._rebuilt, self._place
         if unit.native is not None:
@@ -231,7 +238,7 @@ class Tracer:
         version: int,
         shape: torch.Size,
         slot: Slot,
-        key: tuple[Any, int],
+        key: Key,
         delta: Tensor,
     ) -> None:
         if a._version != version:
@@ -248,7 +255,7 @@ class Tracer:
             return
         self._serve(unit, delta, partial(unit.native, unit.module, a, delta, unit.pick(self.sinks), slot, self.n))
 
-    def _owners(self, unit: Unit, key: tuple[Any, int], delta: Tensor) -> Tensor | None:
+    def _owners(self, unit: Unit, key: Key, delta: Tensor) -> Tensor | None:
         """Whose rows these are; None while that is being found out."""
         sizes = row_sizes(rows_of(delta, unit.lead(delta)))
         if self.weighing:
@@ -262,10 +269,9 @@ class Tracer:
         return owners
 
     def _deliver_replayed(
-        self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: tuple[Any, int], delta: Tensor
+        self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Key, delta: Tensor
     ) -> None:
-        doubtful = delta.dim() > 1 and self._is_doubtful(unit.lead(delta))
-        owners = self._owners(unit, key, delta) if doubtful else None
+        owners = self._owners(unit, (key, k), delta) if self._is_doubtful(unit.lead(delta, k)) else None
         if self.weighing:
             return
         if call.changed():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ _constant: Any = WeakTensorKeyDictionary()
 def unharmed(model: nn.Module) -> Iterator[None]:
     """Freeze every parameter for the duration, and put back whatever a forward pass may have changed."""
     flags = [(p, p.requires_grad) for p in model.parameters()]
+    modes = [(m, m.training) for m in model.modules()]
     buffers = [(m, name, b, _copy(m, b)) for m in model.modules() for name, b in m._buffers.items()]
     # An embedding with max_norm shrinks its own weights as it is called.
     shrinking: list[Any] = [m for m in model.modules() if getattr(m, "max_norm", None) is not None]
@@ -31,10 +33,13 @@ def unharmed(model: nn.Module) -> Iterator[None]:
     try:
         for p, _ in flags:
             p.requires_grad_(False)
-        yield
+        with _eagerly():
+            yield
     finally:
         for p, flag in flags:
             p.requires_grad_(flag)
+        for module, training in modes:
+            module.training = training
         for module, name, b, copy in buffers:
             module._buffers[name] = b
             if b is not None and copy is not None and not _put_back(b, copy) and b.nbytes > LARGE:
@@ -43,6 +48,12 @@ def unharmed(model: nn.Module) -> Iterator[None]:
             _put_back(weight, copy)
         torch.backends.mha.set_fastpath_enabled(fused)
         random.restore()
+
+
+def _eagerly() -> AbstractContextManager[Any]:
+    """Compiled modules run as they were written: hooks within a compiled graph are not called as they should be."""
+    loaded = "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance")
+    return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 
 
 def _copy(module: nn.Module, b: Tensor | None) -> Tensor | None:

@@ -221,6 +221,20 @@ REFUSALS: dict[str, Refusal] = {
         CoverageError,
         r"the loop was called under torch\.vmap .* call the model on the whole batch",
     ),
+    "body only outside the steps": (
+        plain,
+        square_loss,
+        {"loop": Loop(body="core", step="head")},
+        CoverageError,
+        "no call of a body module lies within one of the 1 steps",
+    ),
+    "no examples": (
+        plain,
+        lambda m, b: square_loss(m, b)[:0],
+        {},
+        ValueError,
+        "a batch must hold at least one example, got one with none",
+    ),
     "unknown step": (
         plain,
         square_loss,
