@@ -271,8 +271,8 @@ static void NAME(gemm_part)(REAL *out, Int first, Int rows, const REAL *u, const
     REAL *columns = own + high * tokens;
     u += first;
     memset(out, 0, 2 * on->m * sizeof(REAL));
-    for (Int i = 0; i < high; i += ROWS)
-        for (Int t = 0; t < tokens; t++)
+    for (Int t = 0; t < tokens; t++)
+        for (Int i = 0; i < high; i += ROWS)
             memcpy(own + (i * tokens + t * ROWS), u + t * work->u_token + i, ROWS * sizeof(REAL));
     for (Int j = 0; j < wide; j += 2 * LANES) {
         for (Int t = 0; t < tokens; t++)
