@@ -53,7 +53,7 @@ def audit_features(featurizer: Featurizer, batch: Any, features: Features) -> No
     part, own = smaller or (batch, features)
     draws = _against_autograd(featurizer, part, own, tolerance)
     if n > 1:
-        _own_losses(featurizer, batch, features, max(PROPORTION.get(dtype, 1e-3) for dtype in featurizer.dtypes))
+        _own_losses(featurizer, batch, features, _proportion(featurizer))
     if draws and any(module.training for module in featurizer.model.modules()):
         raise AuditError(
             "the loss draws random numbers, as dropout does, and the model is in training mode: an example's gradient "
@@ -63,6 +63,22 @@ def audit_features(featurizer: Featurizer, batch: Any, features: Features) -> No
         alone = smaller or _smaller(featurizer, batch, features, slice(n - 1, n))
         if alone is not None:
             _in_its_batch(features, alone[1], tolerance)
+
+
+def audit_again(featurizer: Featurizer, batch: Any, features: Features) -> None:
+    """A later batch: whether examples are mixed, or in another order, may depend on the data."""
+    if len(features.ids) > 1:
+        try:
+            _own_losses(featurizer, batch, features, _proportion(featurizer))
+        except MixedExamples as error:
+            raise AuditError(
+                f"{error}. The first batch did not show it: what was made since then may be wrong as well; mend the "
+                "model or the loss, and use a new folder"
+            ) from None
+
+
+def _proportion(featurizer: Featurizer) -> float:
+    return max(PROPORTION.get(dtype, 1e-3) for dtype in featurizer.dtypes)
 
 
 def _against_autograd(featurizer: Featurizer, batch: Any, features: Features, tolerance: float) -> bool:

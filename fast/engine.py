@@ -23,10 +23,10 @@ from .checkpointing import graph_keeping_checkpoints, no_checkpoints
 from .graph import graph_leaves
 from .memory import Memory
 from .owners import loss_weights
-from .plan import Plan
+from .plan import NeedsEnclosing, Plan
 from .recompute import recomputing
 from .sinks import Sink
-from .tracer import NeedsEnclosing, Tracer
+from .tracer import Tracer
 from .unharmed import unharmed
 
 Loss = Callable[[Any, Any], Tensor]
@@ -110,10 +110,10 @@ def _forward_and_back(
     if losses.requires_grad:
         root = tracer.watch(losses)
         leaves = graph_leaves([root])
-        if tracer.in_doubt:
-            tracer.weighing = True
+        if tracer.owners.in_doubt:
+            tracer.owners.weighing = True
             torch.autograd.grad(root, leaves, loss_weights(n).to(losses), retain_graph=True, allow_unused=True)
-            tracer.weighing = False
+            tracer.owners.weighing = False
         torch.autograd.grad(root, leaves, torch.ones_like(losses), allow_unused=True)
 
 

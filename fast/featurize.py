@@ -21,7 +21,7 @@ from sdi.features import Features
 from sdi.loop import Loop
 from sdi.sketch_map import SketchMap
 
-from .audit import MixedExamples, audit_features
+from .audit import MixedExamples, audit_again, audit_features
 from .batches import batch_tau, count_examples
 from .body import find_body
 from .coverage import Coverage, read_coverage
@@ -37,7 +37,8 @@ class Featurizer:
 
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
     hooks as long as they fit into `budget` bytes (by default half of what is free).
-    audit: "first" checks the first batch against autograd, "every" all of them, "off" none.
+    audit: "first" checks the first batch against autograd, and batches 2, 4, 8 and so on for examples that are mixed or
+    in another order; "every" checks all of them in both ways, "off" none.
     """
 
     def __init__(
@@ -70,16 +71,20 @@ class Featurizer:
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
         self.reached: set[str] = set()  # parameters that got a gradient from some batch
         self.draws = False  # whether the last pass drew random numbers
+        self.batches = 0
         self.coverage: Coverage | None = None
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         features = self.features(batch, ids)
+        self.batches += 1
         if self.audit == "every" or (self.audit == "first" and self.audited < min(2, len(features.ids))):
             try:
                 audit_features(self, batch, features)
             except MixedExamples as error:
                 features = self._enclosed(batch, ids, error)
             self.audited = len(features.ids)
+        elif self.audit == "first" and self.batches & (self.batches - 1) == 0:
+            audit_again(self, batch, features)
         return features
 
     def _enclosed(self, batch: Any, ids: Sequence[str], error: MixedExamples) -> Features:

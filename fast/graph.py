@@ -6,7 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from sdi.errors import CoverageError
 
 
 def carries_gradient(y: Any) -> bool:
@@ -48,3 +52,20 @@ def graph_leaves(outputs: Iterable[Tensor]) -> list[Tensor]:
                 seen.add(upstream)
                 stack.append(upstream)
     return list(leaves.values())
+
+
+def refuse_transforms() -> None:
+    """Under vmap, there is no graph of the whole batch."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise CoverageError(
+            "the loop was called under torch.vmap or torch.func.grad, where calls cannot be followed; let "
+            "loss(model, batch) call the model on the whole batch"
+        )
+
+
+def refuse_nested(name: str, output: Any) -> None:
+    if any(isinstance(y, Tensor) and y.is_nested for y in pytree.tree_leaves(output)):
+        raise CoverageError(
+            f"module {name!r} was called with a nested tensor, which cannot be followed; pad it, or pack its rows into "
+            "(total, d)"
+        )

@@ -6,22 +6,74 @@ every example's loss times a weight of its own, before the one that counts, tell
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+NOTHING = 1e-20  # of the largest row
 OCTAVES = 32  # powers of two, which scale gradients exactly, before numbers between them are used
+
+
+class MixedRows(Exception):
+    """A call's rows are not each of one example."""
+
+
+class Owners:
+    """Whose rows the calls of one pass hold. `weighing`: the pass that is going on only serves to find out."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.weighing = False
+        self._leads: set[tuple[int, ...]] = set()  # of all calls: the sizes of what stands before an output's columns
+        self._vectors: set[int] = set()  # rows of states that are (n, d)
+        self._weighted: dict[Any, Tensor] = {}  # of each call in doubt, the sizes of its rows
+
+    def see_state(self, inputs: Iterable[Any]) -> None:
+        """The inputs of a step."""
+        self._vectors |= {len(x) for x in inputs if isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()}
+
+    def see_call(self, leads: Iterable[tuple[int, ...]]) -> None:
+        self._leads.update(leads)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether some call's rows might be of any example."""
+        return any(self.doubts(lead) for lead in self._leads)
+
+    def doubts(self, lead: tuple[int, ...]) -> bool:
+        """Other rows than n; or n of them, one after another, unless whole states are so."""
+        if self.n <= 1 or not lead or not lead[0]:
+            return False
+        return lead[0] != self.n or (len(lead) == 1 and self.n not in self._vectors)
+
+    def of(self, call: Any, delta: Tensor, lead: tuple[int, ...]) -> Int[Tensor, "R"] | None:
+        """Of the rows of a gradient; None while that is being found out."""
+        sizes = row_sizes(rows_of(delta, lead))
+        if self.weighing:
+            self._weighted[call] = sizes
+            return None
+        if not torch.isfinite(sizes).all():  # an error soon; any example will do
+            return torch.arange(len(sizes), device=sizes.device) * self.n // len(sizes)
+        if call not in self._weighted:
+            raise MixedRows
+        owners, single = find_owners(self._weighted[call], sizes, self.n)
+        if not single:
+            raise MixedRows
+        return owners
 
 
 def loss_weights(n: int) -> Float[Tensor, "n"]:
     """One for each example, no two alike.
 
     >>> loss_weights(3)
-    tensor([1.5259e-05, 3.0518e-05, 6.1035e-05], dtype=torch.float64)
+    tensor([0.5000, 1.0000, 2.0000], dtype=torch.float64)
     """
-    i = torch.arange(n)
-    between = -(-n // OCTAVES)
-    return torch.exp2((i % OCTAVES - OCTAVES // 2).double()) * (1 + (i // OCTAVES).double() / between)
+    i, octaves = torch.arange(n), min(n, OCTAVES)
+    between = -(-n // octaves)
+    return torch.exp2((i % octaves - octaves // 2).double()) * (1 + (i // octaves).double() / between)
 
 
 def rows_of(x: Tensor, lead: tuple[int, ...]) -> Tensor:
@@ -30,13 +82,15 @@ def rows_of(x: Tensor, lead: tuple[int, ...]) -> Tensor:
 
 
 def row_sizes(delta: Float[Tensor, "R ..."]) -> Float[Tensor, "R"]:
-    return torch.linalg.vector_norm(delta.flatten(1), dim=1, dtype=torch.float64)
+    wide = torch.complex128 if delta.is_complex() else torch.float64
+    return torch.linalg.vector_norm(delta.flatten(1), dim=1, dtype=wide)
 
 
 def find_owners(weighted: Float[Tensor, "R"], plain: Float[Tensor, "R"], n: int) -> tuple[Int[Tensor, "R"], bool]:
     """The example whose weight each row's gradient has followed, and whether every row has followed just one.
 
-    A row without a gradient belongs to nobody (-1): it adds nothing.
+    A row without a gradient belongs to nobody (-1): it adds nothing. So does one so small that its weighted twin may be
+    no number any more.
 
     >>> find_owners(4 * loss_weights(3).flip(0), torch.full((3,), 4.0, dtype=torch.float64), 3)
     (tensor([2, 1, 0]), True)
@@ -47,7 +101,7 @@ def find_owners(weighted: Float[Tensor, "R"], plain: Float[Tensor, "R"], n: int)
     ratio = torch.log(weighted / plain)
     at = torch.searchsorted((ranked[1:] + ranked[:-1]) / 2, ratio)
     gap = float((ranked[1:] - ranked[:-1]).min())
-    some = plain > 0
+    some = plain > NOTHING * plain.max()
     good = (ratio - ranked[at]).abs() <= min(0.05, gap / 4)
     return torch.where(some, order[at], -1), bool((good | ~some).all())
 

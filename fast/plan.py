@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from sdi.errors import CoverageError
 
 from .body import Body
+from .graph import carries_gradient
 from .routes import Native, native_route
 
 T = TypeVar("T")
@@ -44,6 +46,10 @@ class Unit:
             return len(y), 1  # examples first, or not at all
         return tuple(y.shape[: y.dim() - len(getattr(self.module, "normalized_shape", " "))])
 
+    def leads(self, output: Any) -> list[tuple[int, ...]]:
+        """Of all that an output holds."""
+        return [self.lead(y, k) for k, y in enumerate(pytree.tree_leaves(output)) if carries_gradient(y)]
+
     def pick(self, of: Mapping[str, T]) -> dict[str, T]:
         return {local: of[name] for local, name in self.locals.items()}
 
@@ -58,6 +64,14 @@ def batch_axis(module: nn.Module, place: int) -> int:
 def input_axis(module: nn.Module, place: int) -> int:
     """The same of an input; a mask of attention may have it elsewhere, which replay finds out."""
     return 0 if getattr(module, "batch_first", True) and not (place > 0 and isinstance(module, nn.RNNBase)) else 1
+
+
+class NeedsEnclosing(Exception):
+    """A unit cannot be served by its own call; the module around it has to be replayed."""
+
+    def __init__(self, unit: Unit, why: str, parameters: list[str] | None = None) -> None:
+        super().__init__(why)
+        self.unit, self.why, self.parameters = unit, why, parameters or unit.parameters
 
 
 @dataclass(frozen=True, eq=False)

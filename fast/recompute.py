@@ -118,7 +118,7 @@ class _Recompute(torch.autograd.Function):
         run, wanted = ctx.run, ctx.needs_input_grad[2:]
         tracer = run.wrapped.tracer
         ours = tracer.in_our_pass  # not a gradient that the user's code takes, perhaps several times
-        if ours and not tracer.weighing:
+        if ours and not tracer.owners.weighing:
             ctx.run = None
         if run.call.changed():
             raise RuntimeError(

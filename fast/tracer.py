@@ -23,25 +23,16 @@ from sdi.errors import CoverageError
 from .arena import Arena
 from .body import Body
 from .call import Call
-from .graph import begin_graph, carries_gradient, under
+from .graph import begin_graph, carries_gradient, refuse_nested, refuse_transforms, under
 from .memory import Meter
-from .owners import by_example, find_owners, row_sizes, rows_of
-from .plan import Plan, Unit
+from .owners import MixedRows, Owners, by_example, rows_of
+from .plan import NeedsEnclosing, Plan, Unit
 from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
 from .sinks import Sink, Slot
 
 Phase = Literal["forward", "backward"]
-Key = tuple[Any, int]  # of a call: what is being run again, if anything, and how many calls that has made
 NO_ROWS = "its call does not carry one row for each of the {} examples"
-
-
-class NeedsEnclosing(Exception):
-    """A unit cannot be served by its own call; the module around it has to be replayed."""
-
-    def __init__(self, unit: Unit, why: str, parameters: list[str] | None = None) -> None:
-        super().__init__(why)
-        self.unit, self.why, self.parameters = unit, why, parameters or unit.parameters
 
 
 class Tracer:
@@ -61,10 +52,7 @@ class Tracer:
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
         self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
-        self.weighing = False  # a backward pass that only tells whose rows are whose (see owners.py)
-        self._leads: set[tuple[int, ...]] = set()  # of all calls: the sizes of what stands before an output's columns
-        self._vectors: set[int] = set()  # rows of states that are (n, d)
-        self._weighted: dict[Key, Tensor] = {}  # per call without a batch axis, the sizes of its rows
+        self.owners = Owners()
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
         self._place = 0
         self._tasks: set[int] = set()  # our own backward passes; the user's code may run others in between
@@ -95,19 +83,9 @@ class Tracer:
     def begin(self, n: int) -> None:
         """The forward pass has ended with n losses: gradients may come."""
         self.phase, self.n = "backward", n
+        self.owners.n = n
         for sink in self.sinks.values():
             sink.open(n, max(self.steps_seen, 1))
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether some call's rows might be of any example."""
-        return any(self._is_doubtful(lead) for lead in self._leads)
-
-    def _is_doubtful(self, lead: tuple[int, ...]) -> bool:
-        """Other rows than n; or n of them, one after another, unless whole states are so."""
-        if self.n <= 1 or not lead or not lead[0]:
-            return False
-        return lead[0] != self.n or (len(lead) == 1 and self.n not in self._vectors)
 
     def watch(self, y: Tensor) -> Tensor:
         """y, as the root of a backward pass that is ours."""
@@ -150,8 +128,8 @@ class Tracer:
 
     def _on_step(self, module: nn.Module, args: Any) -> None:
         if self.counting:
-            _refuse_transforms()
-            self._vectors |= {len(x) for x in args if isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()}
+            refuse_transforms()
+            self.owners.see_state(args)
             self.slot = self.step
             self.step += 1
             self.steps_seen = max(self.steps_seen, self.step)
@@ -171,18 +149,13 @@ class Tracer:
             self.calls.update(unit.parameters)
             if self.slot is None:
                 self.outside_calls.update(unit.parameters)
-            outputs = enumerate(pytree.tree_leaves(output))
-            self._leads |= {unit.lead(y, k) for k, y in outputs if carries_gradient(y)}
+            self.owners.see_call(unit.leads(output))
         if not torch.is_grad_enabled():
             return None
-        _refuse_transforms()
-        if any(isinstance(y, Tensor) and y.is_nested for y in pytree.tree_leaves(output)):
-            raise CoverageError(
-                f"module {unit.name!r} was called with a nested tensor, which cannot be followed; pad it, or pack its "
-                "rows into (total, d)"
-            )
+        refuse_transforms()
+        refuse_nested(unit.name, output)
         self._place += 1
-        key = self._rebuilt, self._place
+        key = self._rebuilt, self._place  # of this call, in every pass
         if unit.native is not None:
             a = args[0] if args else next(iter(kwargs.values()))
             a = self.arena.keep(a) if self.arena is not None and self.counting else a.detach()
@@ -232,47 +205,31 @@ class Tracer:
         node.register_prehook(before)
 
     def _deliver_native(
-        self,
-        unit: Unit,
-        a: Tensor,
-        version: int,
-        shape: torch.Size,
-        slot: Slot,
-        key: Key,
-        delta: Tensor,
+        self, unit: Unit, a: Tensor, version: int, shape: torch.Size, slot: Slot, key: Any, delta: Tensor
     ) -> None:
         if a._version != version:
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         assert unit.native is not None
         delta = delta.reshape(shape)
         lead = unit.lead(delta)
-        if self._is_doubtful(lead):
-            owners = self._owners(unit, key, delta)
-            if owners is None:
-                return
-            a, delta = (by_example(rows_of(x, lead), owners, self.n) for x in (a, delta))
-        elif self.weighing:
+        owners = self._owners_of(unit, key, delta, lead)
+        if self.owners.weighing:
             return
+        if owners is not None:
+            a, delta = (by_example(rows_of(x, lead), owners, self.n) for x in (a, delta))
         self._serve(unit, delta, partial(unit.native, unit.module, a, delta, unit.pick(self.sinks), slot, self.n))
 
-    def _owners(self, unit: Unit, key: Key, delta: Tensor) -> Tensor | None:
-        """Whose rows these are; None while that is being found out."""
-        sizes = row_sizes(rows_of(delta, unit.lead(delta)))
-        if self.weighing:
-            self._weighted[key] = sizes
-            return None
-        if not torch.isfinite(sizes).all():  # an error soon; any example will do
-            return torch.arange(len(sizes), device=sizes.device) * self.n // len(sizes)
-        owners, single = find_owners(self._weighted[key], sizes, self.n)
-        if not single:
-            raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
-        return owners
+    def _owners_of(self, unit: Unit, key: Any, delta: Tensor, lead: tuple[int, ...]) -> Tensor | None:
+        try:
+            return self.owners.of(key, delta, lead) if self.owners.doubts(lead) else None
+        except MixedRows:
+            raise NeedsEnclosing(unit, NO_ROWS.format(self.n)) from None
 
     def _deliver_replayed(
-        self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Key, delta: Tensor
+        self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Any, delta: Tensor
     ) -> None:
-        owners = self._owners(unit, (key, k), delta) if self._is_doubtful(unit.lead(delta, k)) else None
-        if self.weighing:
+        owners = self._owners_of(unit, (key, k), delta, unit.lead(delta, k))
+        if self.owners.weighing:
             return
         if call.changed():
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
@@ -300,11 +257,3 @@ class Tracer:
         for local, name in unit.locals.items():
             if used is None or local in used:
                 self.delivered[name] += 1
-
-
-def _refuse_transforms() -> None:
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        raise CoverageError(
-            "the loop was called under torch.vmap or torch.func.grad, where calls cannot be followed; let "
-            "loss(model, batch) call the model on the whole batch"
-        )

@@ -29,6 +29,7 @@ import numpy as np
 from safetensors.numpy import save
 
 import sdi
+from sdi.encoding import decoded, encoded
 from sdi.errors import SketchMismatch, StoreError, nearest
 from sdi.features import Features
 from sdi.files import PART, expand, map_safetensors, sha256, write_whole
@@ -125,7 +126,7 @@ class Store:
         # The first free number: a damaged shard that was deleted is made again in its place.
         names = (folder / f"shard-{k:05d}.safetensors" for k in count())
         shard = next(name for name in names if not name.with_suffix(".json").exists())
-        content = save(self._encoded(features, shard))
+        content = save(encoded(features, self.dtype, shard))
         sidecar: dict[str, Any] = {"ids": list(features.ids), "contents": list(contents), "tau": features.tau.tolist()}
         sidecar["sha256"] = hashlib.sha256(content + _labels(sidecar)).hexdigest()
         if not self._manifest.is_file():
@@ -185,32 +186,6 @@ class Store:
                 )
         elif self.path.exists():
             raise StoreError(f"{self.path} is a file, not a store; give a folder")
-
-    def _encoded(self, features: Features, shard: Path) -> dict[str, np.ndarray]:
-        tensors = {"values": features.values}
-        if features.outside is not None:
-            tensors["outside"] = features.outside
-        scales = {}
-        if self.dtype == np.float16:
-            peaks = {name: np.abs(x).max(axis=-1) for name, x in tensors.items()}
-            scales = {name: np.ldexp(1.0, np.frexp(peak)[1] - 1) for name, peak in peaks.items()}
-            tensors = {name: x / scales[name][..., None] for name, x in tensors.items()}
-        with np.errstate(over="ignore"):
-            out = {name: x.astype(self.dtype) for name, x in tensors.items()}
-            out |= {f"{name}.scale": scale.astype(np.float32) for name, scale in scales.items()}
-        for name, x in out.items():
-            if not np.isfinite(x).all():
-                raise StoreError(f"{name} of shard {shard} do not fit into {self.dtype}; use dtype='float64'")
-            if name.endswith(".scale") and not x.all():
-                raise StoreError(f"values of shard {shard} are too small for {self.dtype}; use dtype='float64'")
-        return out
-
-
-def decoded(part: Mapping[str, np.ndarray], name: str, rows: slice | list[int]) -> np.ndarray:
-    """Rows of one of a shard's arrays as they were before they were stored."""
-    x: np.ndarray = part[name][rows]
-    scale = part.get(f"{name}.scale", part.get("scale"))  # of every step, or, in older stores, of every example
-    return x if scale is None else x * scale[rows].reshape(*scale[rows].shape, *[1] * (x.ndim - scale.ndim))
 
 
 def find_row(rows: Mapping[str, Row], i: str, side: str) -> Row:

@@ -14,9 +14,10 @@ from jaxtyping import Float, Int
 
 from sdi.arguments import some_of
 from sdi.checkpoints import Checkpoint
+from sdi.encoding import decoded
 from sdi.features import Features
 from sdi.scoring import etas, weigh
-from sdi.store import Row, Store, decoded, find_row
+from sdi.store import Row, Store, find_row
 from sdi.summaries import late_mass
 from sdi.top import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
 from sdi.uncertainty import sizes, standard_error

@@ -98,11 +98,12 @@ def test_the_audit_finds_it_and_lets_it_through_when_off(name: str) -> None:
     assert np.isfinite(features_of(model, batch, loss, audit="off").values).all()
 
 
-def test_the_first_audit_looks_at_the_first_batch_and_every_at_all() -> None:
+def test_the_first_audit_looks_at_the_first_batches_and_every_at_all() -> None:
     model, batch = make(Mixing()), make_xy()
     for audit, caught in (("first", False), ("every", True), ("off", False)):
         model.core.mixes = False
         featurizer = Featurizer(model, square_loss, loop=body_of(model), audit=audit)
+        featurizer(batch)
         featurizer(batch)
         model.core.mixes = True
         if caught:

@@ -88,6 +88,18 @@ def test_examples_in_another_order_are_found_by_the_audit() -> None:
 
 
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_an_order_that_changes_later_is_found_by_and_by(memory: str) -> None:
+    run = Featurizer(Sorted(), squares, loop=CORE, memory=memory)
+    kept, turned = ({**make_xy(4), "lengths": torch.tensor(x)} for x in ([4, 3, 2, 1], [3, 5, 4, 1]))
+    run(kept)
+    run(kept)
+    run(turned)  # batches 1, 2, 4, 8, ... are looked at
+    with pytest.raises(AuditError, match=r"in another order.* The first batch did not show it: what was made since"):
+        run(turned)
+    Featurizer(Sorted(), squares, loop=CORE, audit="off")(turned)
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
 def test_rows_that_stand_for_other_examples_than_before_are_given_to_these(memory: str) -> None:
     """24 rows are 6 of each of 4 examples; 12 rows would be 3, but are 6 of 2."""
     model, x = Halting(), make_xy(4, length=6)
