@@ -64,7 +64,8 @@ def refuse_transforms() -> None:
 
 
 def refuse_nested(name: str, output: Any) -> None:
-    if any(isinstance(y, Tensor) and y.is_nested for y in pytree.tree_leaves(output)):
+    leaves = [output] if isinstance(output, Tensor) else pytree.tree_leaves(output)
+    if any(isinstance(y, Tensor) and y.is_nested for y in leaves):
         raise CoverageError(
             f"module {name!r} was called with a nested tensor, which cannot be followed; pad it, or pack its rows into "
             "(total, d)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from torch import Tensor, nn
@@ -42,12 +43,21 @@ class Unit:
         if self.native is None:
             axis = batch_axis(self.module, place)
             return (y.shape[axis], *y.shape[:axis], *y.shape[axis + 1 : -1]) if y.dim() > axis + 1 else ()
+        if not self._columns:
+            return len(y), 1
+        return tuple(y.shape[: y.dim() - self._columns])
+
+    @cached_property
+    def _columns(self) -> int:
+        """Axes of a native output that are one row's; 0 for convolutions, which have examples first, or not at all."""
         if isinstance(self.module, (nn.Conv1d, nn.Conv2d)):
-            return len(y), 1  # examples first, or not at all
-        return tuple(y.shape[: y.dim() - len(getattr(self.module, "normalized_shape", " "))])
+            return 0
+        return len(getattr(self.module, "normalized_shape", " "))
 
     def leads(self, output: Any) -> list[tuple[int, ...]]:
         """Of all that an output holds."""
+        if isinstance(output, Tensor):  # taking trees apart is slow
+            return [self.lead(output)]
         return [self.lead(y, k) for k, y in enumerate(pytree.tree_leaves(output)) if carries_gradient(y)]
 
     def pick(self, of: Mapping[str, T]) -> dict[str, T]:

@@ -74,6 +74,7 @@ class Side:
     name: str
     loader: Iterable[Any]
     contents: dict[str, tuple[str, str]] | None = None  # of each id, with its shapes, in the order of the first pass
+    looked: bool = False
     probed: bool = False  # whether a stored row was compared with the model's
 
     @property
@@ -83,11 +84,12 @@ class Side:
     def look(self) -> None:
         """One pass for the ids alone, so that what is wrong with them is said before any work is done.
 
-        Not of an iterator, which can be read only once.
+        Not of an iterator, which can be read only once. Nothing is kept: examples may be drawn anew in every pass.
         """
-        if self.contents is None and not isinstance(self.loader, Iterator):
+        if not self.looked and not isinstance(self.loader, Iterator):
             for _ in self.read():
                 pass
+            self.contents, self.looked = None, True
 
     def read(self) -> Iterator[Examples]:
         """One pass. Other examples than before, or an id that names another one now, are refused.
