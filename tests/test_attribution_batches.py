@@ -276,7 +276,7 @@ def test_ids_that_name_places_in_a_shuffled_loader_are_refused(world: World, sid
     words = rf"^{side} example '\d' has other content when it is read again; ids must name examples, not places"
     with pytest.raises(ValueError, match=words):
         world.attribute(**{side: loader}, **changes)
-    assert loader.times == 2
+    assert loader.times == (3 if side == "query" else 2)  # queries are looked at once before all
 
 
 class Repadded(Shuffled):
