@@ -5,12 +5,12 @@ Whether bars are met is in the table, and changes no code.
 
 from __future__ import annotations
 
-import sys
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from sdi import exit_codes
 from sdi.exit_codes import BAD_INPUT, STOPPED
 from sdi.script import where_in_script
 
@@ -35,5 +35,4 @@ class Guarded(TyperGroup):
 
 
 def end(code: int, message: str) -> NoReturn:
-    print(f"sdi-bench: {message}", file=sys.stderr)
-    raise typer.Exit(code) from None
+    exit_codes.end(code, message, "sdi-bench")

@@ -127,8 +127,8 @@ def _own_losses(featurizer: Featurizer, batch: Any, features: Features, toleranc
     """Times a weight, an example's loss must have so much larger features, and the others' must stay."""
     n = len(features.ids)
     rows = min(featurizer.memory.rows or n, n)  # that run together: a weight counts within these
-    weights = loss_weights(rows)[np.arange(n) % rows]
-    again = featurizer.weighted(batch, loss_weights(rows))
+    weights = _weights(rows)[np.arange(n) % rows]
+    again = featurizer.weighted(batch, _weights(rows))
     error = np.linalg.norm(_by_example(again) / weights[:, None] - _by_example(features), axis=1)
     scale = 2 * np.linalg.norm(_by_example(features), axis=1) + 1e-30
     i = int(np.argmax(error / scale))
@@ -148,7 +148,7 @@ def _own_losses(featurizer: Featurizer, batch: Any, features: Features, toleranc
         raise mixed
 
 
-def loss_weights(n: int) -> Float[np.ndarray, "n"]:
+def _weights(n: int) -> Float[np.ndarray, "n"]:
     """Neighbours have different ones, and so have examples that stand 8 apart, as threads or groups may."""
     i = np.arange(n)
     return WEIGHTS[(i + i // len(WEIGHTS)) % len(WEIGHTS)]

@@ -12,7 +12,10 @@ from torch.utils import _pytree as pytree
 from .ambient import Ambient
 from .graph import carries_gradient
 
-SAME_OUTPUT = 1000  # eps, of an output's norm
+
+def same_output(dtype: torch.dtype) -> float:
+    """How far two runs of one call may be apart, as a share of the output's norm."""
+    return min(1000 * torch.finfo(dtype).eps, 0.05)
 
 
 class Call:
@@ -38,7 +41,7 @@ class Call:
         """Whether these outputs of the same call, run again, are as large as its own: else it keeps state."""
         again = [y for y in outputs if carries_gradient(y)]
         return len(again) == len(self.gave) and all(
-            bool((_size(y) - size).abs() <= min(SAME_OUTPUT * torch.finfo(y.dtype).eps, 0.05) * size)
+            bool((_size(y) - size).abs() <= same_output(y.dtype) * size)
             for y, size in zip(again, self.gave, strict=True)
             if bool(torch.isfinite(size))
         )

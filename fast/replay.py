@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.utils import _pytree as pytree
 
-from .call import SAME_OUTPUT, Call
+from .call import Call, same_output
 from .checkpointing import no_checkpoints
 from .owners import in_order
 from .plan import batch_axis, input_axis
@@ -101,9 +101,8 @@ def _total(y: Tensor, delta: Tensor, weights: dict[str, Tensor]) -> dict[str, Te
 
 def _sums_to(gradients: Mapping[str, Tensor], total: Mapping[str, Tensor]) -> bool:
     for name, G in gradients.items():
-        tolerance = min(SAME_OUTPUT * torch.finfo(G.dtype).eps, 0.05)
         size = torch.linalg.vector_norm(G.reshape(len(G), -1), dim=1).sum() + total[name].norm()
-        if not bool((G.sum(dim=0) - total[name]).norm() <= tolerance * size):
+        if not bool((G.sum(dim=0) - total[name]).norm() <= same_output(G.dtype) * size):
             return False
     return True
 
@@ -134,8 +133,7 @@ def _vectorised(
             again = again.flatten(axis, axis + 1)
     except Exception:  # whatever vmap cannot follow, the pullback of each example will, or will fail with its own error
         return None
-    tolerance = min(SAME_OUTPUT * torch.finfo(y.dtype).eps, 0.05)
-    same = again.shape == y.shape and bool((again - y).norm() <= tolerance * y.norm())
+    same = again.shape == y.shape and bool((again - y).norm() <= same_output(y.dtype) * y.norm())
     return gradients if same else None
 
 

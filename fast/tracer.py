@@ -26,7 +26,7 @@ from .call import Call
 from .graph import begin_graph, carries_gradient, refuse_nested, refuse_transforms, under
 from .memory import Meter
 from .owners import MixedRows, Owners, by_example, rows_of
-from .plan import NeedsEnclosing, Plan, Unit
+from .plan import NeedsEnclosing, Plan, Unit, batch_axis
 from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
 from .sinks import Sink, Slot
@@ -228,7 +228,10 @@ class Tracer:
     def _deliver_replayed(
         self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Any, delta: Tensor
     ) -> None:
-        owners = self._owners_of(unit, (key, k), delta, unit.lead(delta, k))
+        lead = unit.lead(delta, k)
+        if batch_axis(unit.module, k) and self.owners.doubts(lead):  # rows are told apart along the first axis only
+            raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
+        owners = self._owners_of(unit, (key, k), delta, lead)
         if self.owners.weighing:
             return
         if call.changed():

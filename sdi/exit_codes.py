@@ -41,8 +41,8 @@ def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]
         raise
 
 
-def end(code: int, message: str) -> NoReturn:
-    print(f"sdi: {message}", file=sys.stderr)
+def end(code: int, message: str, command: str = "sdi") -> NoReturn:
+    print(f"{command}: {message}", file=sys.stderr)
     raise typer.Exit(code) from None
 
 

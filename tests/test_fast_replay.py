@@ -150,6 +150,21 @@ def test_attentions_weights_have_their_batch_first(n: int) -> None:
     is_truth(featurize(model, squares, batch, loop=CORE), model, batch)
 
 
+def test_one_block_of_all_rows_with_the_batch_second_is_served_by_the_module_around() -> None:
+    class Packing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attn = nn.MultiheadAttention(D, 2)
+
+        def forward(self, s: Tensor) -> Tensor:
+            rows, (n, length) = s.flatten(0, 1)[:, None], s.shape[:2]
+            others = torch.block_diag(*[torch.ones(length, length)] * n) == 0
+            return s + self.attn(rows, rows, rows, attn_mask=others, need_weights=False)[0].view_as(s)
+
+    model, batch = Own(Packing()), make_xy(3, length=4)
+    is_truth(featurize(model, squares, batch, loop=CORE), model, batch)
+
+
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpoints_around_more_than_the_body_are_right(memory: str, reentrant: bool) -> None:
@@ -170,11 +185,22 @@ def test_checkpoints_around_more_than_the_body_are_right(memory: str, reentrant:
     is_truth(featurize(Checkpointed(), squares, batch, loop=CORE, memory=memory), Plain(), batch)
 
 
+class Scaled(nn.Module):
+    """Two layers and a parameter of its own: a compiled graph with several hooks in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.w = nn.Linear(D, 2 * D), nn.Linear(2 * D, D), nn.Parameter(torch.ones(D))
+
+    def forward(self, s: Tensor) -> Tensor:
+        return s + self.b(torch.relu(self.a(s * self.w)))
+
+
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 def test_compiled_modules_are_run_as_they_were_written(memory: str) -> None:
-    model, batch = Own(nn.Sequential(nn.Linear(D, D), nn.Tanh())), make_xy()
+    model, batch = Own(Scaled()), make_xy()
     model.core.compile(backend="eager")
-    is_truth(featurize(model, squares, batch, loop=CORE, memory=memory), model, batch)
+    is_truth(featurize(model, squares, batch, loop=CORE, memory=memory), Own(Scaled()), batch)
 
 
 class Adapted(Own):
