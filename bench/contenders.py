@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from sdi.backends import room
-from sdi.looped_config import LoopedConfig
-from sdi.sketch_map import SketchMap
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.sketch.sketch_map import SketchMap
 
 from .cases import Batch
 

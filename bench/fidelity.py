@@ -20,10 +20,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sdi.backends import room
-from sdi.features import Features
-from sdi.looped_config import LoopedConfig
-from sdi.sketch_map import SketchMap
-from sdi.spread import spread
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.run.spread import spread
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 from .cases import Batch, Case
 from .fidelity_record import make_record

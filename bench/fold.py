@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from sdi.errors import SketchMismatch
-from sdi.features import Features
-from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 
 def fold(features: Features, wide: SketchMap, narrow: SketchMap) -> Features:

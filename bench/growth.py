@@ -25,8 +25,8 @@ from typing import Any
 
 import torch
 
-from sdi.looped_config import LoopedConfig
-from sdi.topk import stream_top
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.result.stream_top import stream_top
 
 from .cases import Case
 from .chart import Chart, Series

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from sdi import exit_codes
-from sdi.exit_codes import BAD_INPUT, STOPPED
-from sdi.script import where_in_script
+from sdi.cli import exit_codes
+from sdi.cli.exit_codes import BAD_INPUT, STOPPED
+from sdi.inputs.script import where_in_script
 
 
 class Guarded(TyperGroup):

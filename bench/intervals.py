@@ -22,7 +22,8 @@ class Interval(NamedTuple):
         return self.value + self.half
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ± {self.half:.3f}" if np.isfinite(self.half) else f"{self.value:.3f}"
+        value = round(self.value, 3) + 0.0  # never "-0.000"
+        return f"{value:.3f} ± {self.half:.3f}" if np.isfinite(self.half) else f"{value:.3f}"
 
 
 def mean_interval(values: Sequence[float]) -> Interval:

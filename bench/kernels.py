@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from sdi.backends import room
-from sdi.sketches import TensorSketch
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from .chart import Chart
 from .interleave import Progress

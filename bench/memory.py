@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 from .bars import BARS_OF_MEMORY, judge
 from .cases import Case, gpt

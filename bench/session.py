@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from sdi.exit_codes import STOPPED
+from sdi.cli.exit_codes import STOPPED
 
 from .bystanders import Bystanders
 from .guard import end

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sdi.checkpoints import Checkpoint
-from sdi.features import Features
-from sdi.sketch_map import SketchMap
-from sdi.store import Store
-from sdi.topk import stream_top, train_blocks
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.result.stream_top import stream_top, train_blocks
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
+from sdi.store.store import Store
 
 from .bars import BARS_OF_STREAM, judge
 from .chart import Chart

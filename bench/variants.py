@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from sdi.backends import room
-from sdi.sketch_map import SketchMap
-from sdi.sketch_path import SHIPPED, sketch_text
+from sdi.sketch.load import SHIPPED, sketch_text
+from sdi.sketch.sketch_map import SketchMap
 
 from .cases import Case
 from .chart import Chart, Series

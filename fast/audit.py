@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 
 from sdi.errors import AuditError
-from sdi.features import Features
+from sdi.store.features import Features
 
 from .ambient import RandomState
 from .checkpointing import graph_keeping_checkpoints

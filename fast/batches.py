@@ -1,4 +1,4 @@
-"""What the engine asks of a batch beyond `sdi.batches`: it may be of any kind, and may say how many steps it takes."""
+"""What the engine asks of a batch beyond `sdi.inputs.batches`: of any kind, and it may say how many steps it takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from sdi import batches
+from sdi.inputs import batches
 
 
 def count_examples(batch: Any) -> int:

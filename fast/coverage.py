@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from sdi.loop import Loop
-from sdi.sketch_map import SketchMap
+from sdi.sketch.sketch_map import SketchMap
 
 from .body import Body, find_body
 from .engine import Loss, run_pass

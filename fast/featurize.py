@@ -15,11 +15,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sdi.arguments import AUDITS, one_of
-from sdi.batches import is_array, leaves, take_examples
 from sdi.errors import AuditError, CoverageError
-from sdi.features import Features
+from sdi.inputs.batches import is_array, leaves, take_examples
 from sdi.loop import Loop
-from sdi.sketch_map import SketchMap
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 from .audit import MixedExamples, audit_again, audit_features
 from .batches import batch_tau, count_examples

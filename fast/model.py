@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sdi.errors import nearest
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 LAYER_EPS, RMS_EPS, ROTARY_BASE = 1e-5, 1e-6, 1e4
 

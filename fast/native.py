@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sdi.sketches import TensorSketch
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from .tensor_sketch import TorchTensorSketch
 from .workspace import Workspace

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sdi import scores
-from sdi.features import Features
+from sdi.scores import products as scores
+from sdi.store.features import Features
 
 Array = np.ndarray
 PART = 1 << 14

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sdi.sketch import matrix_shape
-from sdi.sketch_map import Block, SketchMap
-from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.sketch.protocol import matrix_shape
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
+from sdi.sketch.sketch_map import Block, SketchMap
 
 from .native import make_tensor_sketch
 from .tensor_sketch import TorchCountSketch, TorchTensorSketch

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sdi.sketches import CountSketch, TensorSketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
 
 from .workspace import Workspace
 

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sdi.sketch_gaussian import GaussianSketch
-from sdi.sketch_rademacher import RademacherSketch
+from sdi.sketch.shipped.gaussian import GaussianSketch
+from sdi.sketch.shipped.rademacher import RademacherSketch
 
 
 class TorchDense:

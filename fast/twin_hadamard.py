@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sdi.sketch import matrix_shape
-from sdi.sketch_hadamard import HadamardSketch, hadamard, padded
+from sdi.sketch.protocol import matrix_shape
+from sdi.sketch.shipped.hadamard import HadamardSketch, hadamard, padded
 
 from .tensor_sketch import MADD_NS
 from .twin_mask import GATHER_NS

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sdi.sketch import matrix_shape
-from sdi.sketch_kronecker import KroneckerSketch
+from sdi.sketch.protocol import matrix_shape
+from sdi.sketch.shipped.kronecker import KroneckerSketch
 
 
 class TorchKronecker:

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sdi.sketch import matrix_shape
-from sdi.sketch_mask import MaskSketch
+from sdi.sketch.protocol import matrix_shape
+from sdi.sketch.shipped.mask import MaskSketch
 
 from .tensor_sketch import MADD_NS
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sdi.sketch_sparse import SparseSketch
+from sdi.sketch.shipped.sparse import SparseSketch
 
 
 class TorchSparse:

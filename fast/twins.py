@@ -18,14 +18,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sdi.errors import SketchMismatch
-from sdi.sketch import LinearSketch, Sketch, kind_of
-from sdi.sketch_gaussian import GaussianSketch
-from sdi.sketch_hadamard import HadamardSketch
-from sdi.sketch_kronecker import KroneckerSketch
-from sdi.sketch_mask import MaskSketch
-from sdi.sketch_rademacher import RademacherSketch
-from sdi.sketch_sparse import SparseSketch
-from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.sketch.protocol import LinearSketch, Sketch, kind_of
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
+from sdi.sketch.shipped.gaussian import GaussianSketch
+from sdi.sketch.shipped.hadamard import HadamardSketch
+from sdi.sketch.shipped.kronecker import KroneckerSketch
+from sdi.sketch.shipped.mask import MaskSketch
+from sdi.sketch.shipped.rademacher import RademacherSketch
+from sdi.sketch.shipped.sparse import SparseSketch
 
 from .twin_dense import TorchDense
 from .twin_hadamard import TorchHadamard

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sdi.inputs.match_weights import match_names
 from sdi.loop import Loop
-from sdi.weights import match_names
 
 from .body import find_body
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from sdi import bounds
-from sdi.sketch import Sketch
-from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, TensorSketch
+from sdi.sketch import bounds
+from sdi.sketch.protocol import Sketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
+from sdi.sketch.sketch_map import SketchMap
 
 from .moments import every_count_sketch
 from .statement import Verdict, statement

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from sdi import bounds
-from sdi.sketches import CountSketch
+from sdi.sketch import bounds
+from sdi.sketch.shipped.count_and_tensor import CountSketch
 
 from .biquadratic import disagreement, points
 from .moments import count_sketch_moments, every_hash

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sdi.sketches import CountSketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch
 
 from .moments import every_count_sketch, moments_of_matrices
 from .statement import Verdict, statement

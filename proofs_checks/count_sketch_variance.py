@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from sdi import bounds
+from sdi.sketch import bounds
 
 from .biquadratic import Form, disagreement, points
 from .moments import (

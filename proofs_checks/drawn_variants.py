@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from sdi import bounds
-from sdi.sketch_gaussian import GaussianSketch
-from sdi.sketch_hadamard import padded
-from sdi.sketch_map import SketchMap
-from sdi.sketch_rademacher import RademacherSketch
+from sdi.sketch import bounds
+from sdi.sketch.shipped.gaussian import GaussianSketch
+from sdi.sketch.shipped.hadamard import padded
+from sdi.sketch.shipped.rademacher import RademacherSketch
+from sdi.sketch.sketch_map import SketchMap
 
 from .agreement import Case
 from .gaussian import gaussian_variance

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi.sketches import CountSketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch
 
 from . import errata_definitions, errata_main_text, errata_proofs
 from .erratum import Decision, Erratum, registered

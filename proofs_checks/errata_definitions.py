@@ -7,8 +7,8 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from sdi.looped_config import LoopedConfig
-from sdi.sketches import TensorSketch
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from .erratum import Decision, erratum
 from .moments import every_count_sketch, moments_of_matrices

@@ -8,9 +8,9 @@ from math import prod
 
 import numpy as np
 
-from sdi.looped_config import LoopedConfig
-from sdi.sketch_map import SketchMap
-from sdi.sketches import TensorSketch
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
+from sdi.sketch.sketch_map import SketchMap
 
 from .erratum import Decision, erratum, variance_of
 from .moments import all_signs

@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 
-from sdi import bounds
+from sdi.sketch import bounds
 
 from .erratum import Decision, erratum, variance_of
 from .moments import every_count_sketch, moments_of_matrices

@@ -17,9 +17,9 @@ from unittest.mock import patch
 import numpy as np
 
 from sdi.backends import room
-from sdi.features import Features
+from sdi.inputs.looped_config import LoopedConfig
 from sdi.loop import Loop
-from sdi.looped_config import LoopedConfig
+from sdi.store.features import Features
 
 from .fast_agrees import tensor
 from .looped_models import SIZES, Batch, make_batch, make_model

@@ -25,12 +25,12 @@ from unittest.mock import patch
 import numpy as np
 
 from sdi.backends import room
-from sdi.features import Features
+from sdi.inputs.looped_config import LoopedConfig
 from sdi.loop import Loop
-from sdi.looped_config import LoopedConfig
-from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, TensorSketch
-from sdi.threads import one_thread
+from sdi.run.one_thread import one_thread
+from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 from .looped_models import Array, Case, cases, make_batch, make_model
 from .statement import Verdict, statement

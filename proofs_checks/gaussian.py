@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sdi.sketch_gaussian import GaussianSketch
+from sdi.sketch.shipped.gaussian import GaussianSketch
 
 from .agreement import Case, Factor, Shape, agreement, factor_of, ignores_zeros, smallest_factor
 from .biquadratic import disagreement, points

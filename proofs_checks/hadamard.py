@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from sdi.sketch import matrix_shape
-from sdi.sketch_hadamard import HadamardSketch, padded
+from sdi.sketch.protocol import matrix_shape
+from sdi.sketch.shipped.hadamard import HadamardSketch, padded
 
 from .agreement import Case, Factor, Shape, agreement, factor_of, smallest_factor
 from .kronecker import kronecker_variance

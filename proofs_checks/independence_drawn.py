@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from sdi.hashing import bits, buckets_of, draw_buckets, draw_signs, evaluate, field_degree, signs_of
+from sdi.sketch.hashing import bits, buckets_of, draw_buckets, draw_signs, evaluate, field_degree, signs_of
 
 from .statement import Verdict, statement
 

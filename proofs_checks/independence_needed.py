@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sdi import bounds
+from sdi.sketch import bounds
 
 from .independence_suffices import Family, is_uniform, of_degrees
 from .moments import count_sketch_moments, tensor_sketch_moments

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from sdi import bounds
-from sdi.hashing import buckets_of, draw_buckets, draw_signs, evaluate, field_degree, signs_of
+from sdi.sketch import bounds
+from sdi.sketch.hashing import buckets_of, draw_buckets, draw_signs, evaluate, field_degree, signs_of
 
 from .biquadratic import disagreement, points
 from .moments import Hashes, Moments, count_sketch_moments, tensor_sketch_moments

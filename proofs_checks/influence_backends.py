@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from sdi import scores
 from sdi.backends import room
+from sdi.scores import products as scores
 
 from .influence_sums import Influence, exact_sums
 from .statement import Verdict, statement

@@ -6,9 +6,9 @@
 each a sum over checkpoints k with weight eta_k of inner products of g = sum_t phi_t and phi_t. Where body calls
 outside the loop add to g, each sum lacks exactly the inner product with that part.
 
-Decided exactly, in integers, for the functions of sdi/scores.py on Features of integers, against the definitions
-with every sum written out; and in float64 on step gradients of the reference for two checkpoints, train and query
-of different tau, with a coda in the body but outside the loop, to 1e-13 of the sum of the products' sizes.
+Decided exactly, in integers, for the functions of sdi/scores/products.py on Features of integers, against the
+definitions with every sum written out; and in float64 on step gradients of the reference for two checkpoints, train
+and query of different tau, with a coda in the body but outside the loop, to 1e-13 of the sum of the products' sizes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from sdi import scores
 from sdi.backends import room
-from sdi.features import Features
+from sdi.inputs.looped_config import LoopedConfig
 from sdi.loop import Loop
-from sdi.looped_config import LoopedConfig
-from sdi.sketch_map import SketchMap
+from sdi.scores import products as scores
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 from .looped_models import SIZES, make_batch, make_model
 from .statement import Verdict, statement

@@ -2,8 +2,8 @@
 
     score[i, j, ...] = sum over checkpoints k and parameters p of eta_kp <train_ikp, query_jkp>
 
-in all four modes, for the steps and for what is outside the loop. Decided exactly for `sdi.scoring.score`, on integer
-features and etas that are powers of two, against the sum over checkpoints and columns written out: no rounding.
+in all four modes, for the steps and for what is outside the loop. Decided exactly for `score_store.score`, on
+integer features and etas that are powers of two, against the sum over checkpoints and columns written out: no rounding.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from sdi import scoring
-from sdi.features import Features
+from sdi.result import score_store as scoring
+from sdi.store.features import Features
 
 from .scored_runs import MODES, Run, Score, make_run
 from .statement import Verdict, statement

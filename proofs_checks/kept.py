@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi.sketches import Keep
+from sdi.sketch.shipped.count_and_tensor import Keep
 
 from .agreement import Case, Shape
 from .statement import Verdict, statement

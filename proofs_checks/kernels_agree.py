@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from sdi.sketches import TensorSketch
-from sdi.threads import one_thread
+from sdi.run.one_thread import one_thread
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from .fast_agrees import kernels, tensor
 from .statement import Verdict, statement

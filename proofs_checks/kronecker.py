@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sdi.sketch import matrix_shape
-from sdi.sketch_kronecker import KroneckerSketch
+from sdi.sketch.protocol import matrix_shape
+from sdi.sketch.shipped.kronecker import KroneckerSketch
 
 from .agreement import Case, Shape, agreement, ignores_zeros
 from .moments import all_signs

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from sdi import bounds
-from sdi.sketch import matrix_shape
-from sdi.sketch_kronecker import KroneckerSketch
+from sdi.sketch import bounds
+from sdi.sketch.protocol import matrix_shape
+from sdi.sketch.shipped.kronecker import KroneckerSketch
 
 from .agreement import Case, Factor, Shape, factor_of, smallest_factor
 from .biquadratic import points

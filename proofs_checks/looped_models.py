@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.backends import room
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 Array = np.ndarray
 Batch = Mapping[str, Array]

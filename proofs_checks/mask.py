@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sdi.sketch_mask import MaskSketch
+from sdi.sketch.shipped.mask import MaskSketch
 
 from .agreement import Case, Factor, Shape, agreement, factor_of, smallest_factor
 from .biquadratic import points

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from sdi import bounds
-from sdi.sketch_hadamard import HadamardSketch
-from sdi.sketch_kronecker import KroneckerSketch
-from sdi.sketch_map import SketchMap
-from sdi.sketch_mask import MaskSketch
-from sdi.sketch_rademacher import RademacherSketch
-from sdi.sketch_sparse import SparseSketch
-from sdi.sketches import Keep
+from sdi.sketch import bounds
+from sdi.sketch.shipped.count_and_tensor import Keep
+from sdi.sketch.shipped.hadamard import HadamardSketch
+from sdi.sketch.shipped.kronecker import KroneckerSketch
+from sdi.sketch.shipped.mask import MaskSketch
+from sdi.sketch.shipped.rademacher import RademacherSketch
+from sdi.sketch.shipped.sparse import SparseSketch
+from sdi.sketch.sketch_map import SketchMap
 
 from .agreement import Case
 from .moments import every_count_sketch

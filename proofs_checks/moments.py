@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from sdi.sketches import CountSketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch
 
 from .biquadratic import SAFE, Form
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from sdi import bounds
+from sdi.sketch import bounds
 
 from .count_sketch_bound import exact
 from .statement import Verdict, statement

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sdi import bounds
-from sdi.sketch_rademacher import RademacherSketch
+from sdi.sketch import bounds
+from sdi.sketch.shipped.rademacher import RademacherSketch
 
 from .agreement import Case, Factor, Shape, agreement, factor_of, ignores_zeros, smallest_factor
 from .biquadratic import disagreement, points

@@ -1,4 +1,4 @@
-"""Runs without a disk: features of two checkpoints, with an eta for each parameter, for `sdi.scoring.score` to read."""
+"""Runs without a disk: features of two checkpoints, with an eta for each parameter, for `score_store.score` to read."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from sdi.checkpoints import Checkpoint
-from sdi.features import Features
-from sdi.sketch_map import Block, SketchMap
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.sketch.sketch_map import Block, SketchMap
+from sdi.store.features import Features
 
 Array = np.ndarray
 Score = Callable[..., Any]

@@ -18,9 +18,9 @@ from math import prod
 import numpy as np
 
 from sdi.backends import room
-from sdi.sketch import Sketch
-from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, TensorSketch
+from sdi.sketch.protocol import Sketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
+from sdi.sketch.sketch_map import SketchMap
 
 from .looped_models import Array, Case, cases, step_gradients
 from .statement import Verdict, statement

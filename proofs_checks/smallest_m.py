@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from sdi import bounds
+from sdi.sketch import bounds
 
 from .statement import Verdict, statement
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sdi import bounds
-from sdi.sketch_sparse import SparseSketch
+from sdi.sketch import bounds
+from sdi.sketch.shipped.sparse import SparseSketch
 
 from .agreement import Case, Factor, Shape, agreement, factor_of, ignores_zeros, smallest_factor
 from .gaussian import gaussian_variance

@@ -3,7 +3,7 @@
     stderr = sum over checkpoints k of sqrt(sum over parameters p of eta_kp^2 f_p |S train_kp|^2 |S query_kp|^2)
 
 Against `bounds.concatenation_bound` and `bounds.checkpoint_bound`, which other statements decide, to 1e-12: for
-`sdi.scoring.score` in every mode, on features with a part outside the loop and without.
+`sdi.result.score_store.score` in every mode, on features with a part outside the loop and without.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from unittest.mock import patch
 
 import numpy as np
 
-from sdi import bounds, scoring
-from sdi.features import Features
-from sdi.sketch_map import SketchMap
-from sdi.uncertainty import standard_error
+from sdi.result import score_store as scoring
+from sdi.scores.standard_error import standard_error
+from sdi.sketch import bounds
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 from .scored_runs import MODES, Run, Score, make_run
 from .statement import Verdict, statement

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sdi.looped_config import LoopedConfig
-from sdi.sketch_map import SketchMap
-from sdi.sketches import TensorSketch
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
+from sdi.sketch.sketch_map import SketchMap
 
 from .statement import Verdict, statement
 

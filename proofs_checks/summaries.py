@@ -6,7 +6,7 @@
     horizon        = the first t with energy up to t >= level of all of it
     cancellation   = 1 - |sum of sdi[t]| / sum of |sdi[t]|
 
-Integers, with every sum a loop over Fractions; the functions of sdi/summaries.py must agree to 1e-12, and on the
+Integers, with every sum a loop over Fractions; the functions of sdi/scores/summaries.py must agree to 1e-12, and on the
 horizon exactly.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi import summaries as ours
+from sdi.scores import summaries as ours
 
 from .statement import Verdict, statement
 

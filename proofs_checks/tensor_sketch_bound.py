@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi import bounds
+from sdi.sketch import bounds
 
 from .biquadratic import disagreement, points
 from .count_sketch_bound import exact

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi.sketches import TensorSketch
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from .moments import every_count_sketch
 from .statement import Verdict, statement

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from sdi.sketches import TensorSketch
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from .moments import (
     Hashes,

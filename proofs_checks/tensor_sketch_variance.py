@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from sdi import bounds
-from sdi.sketches import TensorSketch
+from sdi.sketch import bounds
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from .biquadratic import Form, disagreement, points
 from .moments import (

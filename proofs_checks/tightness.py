@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi import bounds
+from sdi.sketch import bounds
 
 from .count_sketch_bound import exact
 from .statement import Verdict, statement

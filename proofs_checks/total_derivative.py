@@ -18,7 +18,7 @@ from math import prod
 
 import numpy as np
 
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 from .looped_models import Array, Case, along, cases, largest, make_batch, make_model, matches, step_gradients
 from .statement import Verdict, statement

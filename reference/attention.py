@@ -11,7 +11,7 @@ from math import sqrt
 import numpy as np
 from jaxtyping import Shaped
 
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 from .linear import linear
 from .norms import rms_norm

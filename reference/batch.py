@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 from .pullback import Array
 

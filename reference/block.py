@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jaxtyping import Shaped
 
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 from .activations import activation
 from .attention import attention

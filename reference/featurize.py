@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sdi.features import Features
 from sdi.loop import Loop
-from sdi.sketch_map import SketchMap
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 from .batch import read_inputs
 from .gradient import check_pass, gradients

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sdi.features import Features
 from sdi.loop import Loop
-from sdi.sketch_map import SketchMap
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 from .featurize import featurize
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from sdi.errors import NonFiniteError, nearest
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 from .batch import read_inputs
 from .pullback import Array, Weights

@@ -1,4 +1,4 @@
-"""The slow twin of `sdi/scores.py`: every score an explicit dot product of two vectors.
+"""The slow twin of `sdi/scores/products.py`: every score an explicit dot product of two vectors.
 
 tracin[i, j]            = g_i . g_j
 sdi[i, j, t]            = g_i . phi_j[t]
@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from sdi.features import Features
-from sdi.scores import check_pair, g_of, phi_of
+from sdi.scores.products import check_pair, g_of, phi_of
+from sdi.store.features import Features
 
 from .pullback import Array
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from sdi.inputs.match_weights import match_names
 from sdi.loop import Loop, check_loop
-from sdi.weights import match_names
 
 from .model import LoopedTransformer
 

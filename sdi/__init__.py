@@ -6,24 +6,23 @@
 
 from typing import Any
 
-from sdi.attribute import attribute
 from sdi.backends import Backend, backend
-from sdi.choose_m import choose_m
 from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch, StoreError
-from sdi.features import Features
+from sdi.inputs.looped_config import LoopedConfig
 from sdi.loop import Loop
-from sdi.looped_config import LoopedConfig
-from sdi.parts import Parts, parts
-from sdi.result import Result, load
-from sdi.sketch import LinearSketch, Sketch
-from sdi.sketch_map import Block, SketchMap
-from sdi.sketch_path import load_sketch
-from sdi.sketches import CountSketch, Keep, TensorSketch
-from sdi.spread import spread
-from sdi.store import Store
-from sdi.topk import stream_top
-
-__version__ = "0.1.0"
+from sdi.result.parts import Parts, parts
+from sdi.result.result import Result, load
+from sdi.result.stream_top import stream_top
+from sdi.run.attribute import attribute
+from sdi.run.choose_m import choose_m
+from sdi.run.spread import spread
+from sdi.sketch.load import load_sketch
+from sdi.sketch.protocol import LinearSketch, Sketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
+from sdi.sketch.sketch_map import Block, SketchMap
+from sdi.store.features import Features
+from sdi.store.store import Store
+from sdi.version import __version__
 
 __all__ = [
     "AuditError",
@@ -45,6 +44,7 @@ __all__ = [
     "Store",
     "StoreError",
     "TensorSketch",
+    "__version__",
     "attribute",
     "backend",
     "choose_m",

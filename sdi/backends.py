@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.errors import nearest
-from sdi.features import Features
 from sdi.loop import Loop
-from sdi.sketch_map import SketchMap
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 BACKENDS = ("reference", "fast")
 Array = np.ndarray

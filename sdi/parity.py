@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from sdi.backends import room
-from sdi.looped_config import LoopedConfig
-from sdi.threads import one_thread
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.run.one_thread import one_thread
 
 EQUALS, PAD = 2, 3
 SHORTEST = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from good_sketch import Good
 
-from sdi.hashing import bits
+from sdi.sketch.hashing import bits
 
 
 class BiasedSigns(Good):

@@ -189,7 +189,7 @@ def test_repeats_average_over_seeds_and_measure_the_spread(world: World, repeats
 
 
 def test_the_standard_error_is_the_bound_of_every_parameters_part(world: World) -> None:
-    from sdi.bounds import worst_case
+    from sdi.sketch.bounds import worst_case
 
     result = world.attribute(store=world.store)
     store = sdi.Store(world.store)

@@ -25,8 +25,8 @@ from test_attribution_cases import (
 
 import sdi
 from sdi import StoreError
-from sdi.batches import Examples, name_examples, take_examples
-from sdi.checkpoints import Checkpoint, find_checkpoints
+from sdi.inputs.batches import Examples, name_examples, take_examples
+from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 
 __all__ = ["world"]
 Pair = namedtuple("Pair", "x y")

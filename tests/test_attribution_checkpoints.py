@@ -27,10 +27,10 @@ from test_attribution_cases import (
 )
 from torch import nn
 
-from sdi.checkpoints import Checkpoint, find_checkpoints
 from sdi.errors import NonFiniteError
 from sdi.fast import token_cross_entropy, with_weights
-from sdi.weights import match_names
+from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
+from sdi.inputs.match_weights import match_names
 
 __all__ = ["world"]
 SGD = torch.optim.SGD

@@ -18,8 +18,8 @@ from test_attribution_cases import (
 import sdi
 import sdi.fast
 from sdi import Features, SketchMap, Store, StoreError
-from sdi.encoding import decoded
 from sdi.fast import token_cross_entropy
+from sdi.store.shard_format import decoded
 
 __all__ = ["world"]
 

@@ -12,7 +12,7 @@ from test_attribution_cases import TRAIN, World, assert_close, world
 
 import sdi
 from sdi import Loop, Parts, Store
-from sdi.checkpoints import find_checkpoints
+from sdi.inputs.checkpoints import find_checkpoints
 
 __all__ = ["world"]
 SOME = ["t-5", "t-0"]

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 import sdi
 from sdi import NonFiniteError, Result
-from sdi.labelled import Labelled
+from sdi.result.labelled import Labelled
 
 N, Q, T = 5, 3, 4
 TAU = np.array([4, 2, 3])

@@ -39,7 +39,7 @@ import sdi
 import sdi.fast
 from sdi import Loop, StoreError
 from sdi.fast import token_cross_entropy
-from sdi.fingerprint import loss_fingerprint, model_fingerprint
+from sdi.inputs.fingerprint import loss_fingerprint, model_fingerprint
 
 __all__ = ["filled", "world"]
 

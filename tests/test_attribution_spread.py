@@ -10,10 +10,10 @@ import pytest
 from test_attribution_cases import QUERY, TRAIN, World, assert_same_result, counting, make_batches, world
 
 import sdi
-import sdi.pilot
+import sdi.run.spread_pilot
 from sdi import SketchMap, Store
 from sdi.fast import body_shapes, featurize, token_cross_entropy
-from sdi.spread import best_widths, costs
+from sdi.run.spread import best_widths, costs
 
 __all__ = ["world"]
 
@@ -40,7 +40,7 @@ def test_it_is_a_run_with_the_widths_of_the_first_batch(world: World) -> None:
     assert len(set(widths.values())) > 2
     shapes = body_shapes(world.model, world.loop)
     assert SketchMap.draw(shapes, widths).size <= SketchMap.draw(shapes, 32).size
-    with counting(sdi.pilot, "best_widths", lambda cost, *rest: cost) as seen:
+    with counting(sdi.run.spread_pilot, "best_widths", lambda cost, *rest: cost) as seen:
         spent = world.attribute(spread=True)
     assert seen == [pytest.approx(costs_of(world), rel=1e-9)]
     assert_same_result(spent, world.attribute(m=widths), rtol=0)
@@ -49,7 +49,7 @@ def test_it_is_a_run_with_the_widths_of_the_first_batch(world: World) -> None:
 def test_the_store_keeps_the_widths(world: World) -> None:
     """Whatever batch comes first when the run goes on, with whatever is added."""
     first = world.attribute(spread=True, store=world.store)
-    with counting(sdi.pilot, "pilot_widths") as pilots:
+    with counting(sdi.run.spread_pilot, "pilot_widths") as pilots:
         again = world.attribute(spread=True, store=world.store)
         more = world.attribute(spread=True, store=world.store, train=[*make_batches(4, "new", seed=9), *TRAIN])
     assert not pilots
@@ -59,7 +59,7 @@ def test_the_store_keeps_the_widths(world: World) -> None:
 
 
 def test_repeats_share_the_widths(world: World) -> None:
-    with counting(sdi.pilot, "pilot_widths") as pilots:
+    with counting(sdi.run.spread_pilot, "pilot_widths") as pilots:
         world.attribute(spread=True, store=world.store, repeats=2)
     assert len(pilots) == 1
     one, two = (Store(world.store / f"seed-{k}").sketch for k in (0, 1))
@@ -68,7 +68,7 @@ def test_repeats_share_the_widths(world: World) -> None:
 
 
 def test_a_large_first_batch_is_not_run_whole(world: World) -> None:
-    with counting(sdi.pilot, "take_examples", lambda batch, rows, n: (rows, n)) as taken:
+    with counting(sdi.run.spread_pilot, "take_examples", lambda batch, rows, n: (rows, n)) as taken:
         world.attribute(spread=True, train=make_batches(13, "t", seed=4, size=13))
     assert taken == [(slice(0, 8), 13)]
 

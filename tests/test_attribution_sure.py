@@ -17,13 +17,13 @@ from test_attribution_cases import LOOP, TRAIN, World, dense, make_model, make_w
 import sdi
 import sdi.fast
 from sdi import Features, Result, SketchMap
-from sdi.attribute import average
-from sdi.bounds import worst_case
-from sdi.checkpoints import find_checkpoints
-from sdi.choose_m import relative_error
 from sdi.fast import token_cross_entropy
-from sdi.scoring import score
-from sdi.uncertainty import Z95, sizes
+from sdi.inputs.checkpoints import find_checkpoints
+from sdi.result.score_store import score
+from sdi.run.attribute import average
+from sdi.run.choose_m import relative_error
+from sdi.scores.standard_error import Z95, sizes
+from sdi.sketch.bounds import worst_case
 
 __all__ = ["world"]
 

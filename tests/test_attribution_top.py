@@ -14,10 +14,11 @@ from test_attribution_batches import Shuffled
 from test_attribution_cases import CONFIG, TRAIN, World, make_batches, make_model, save_checkpoint, world
 from test_attribution_result import TAU, N, make_result
 
-from sdi import Loop, Result, Store, stream_top, topk
-from sdi.checkpoints import find_checkpoints
-from sdi.top import Top
-from sdi.topk import Best
+from sdi import Loop, Result, Store, stream_top
+from sdi.inputs.checkpoints import find_checkpoints
+from sdi.result import stream_top as topk
+from sdi.result.ranking import Top
+from sdi.result.stream_top import Best
 
 __all__ = ["world"]
 

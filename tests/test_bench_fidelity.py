@@ -18,8 +18,8 @@ from sdi.bench.fidelity import Bench, Work, measure_fidelity, small_gpt
 from sdi.bench.fold import fold
 from sdi.bench.intervals import exponent, mean_interval
 from sdi.bench.ledger import Ledger
-from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
+from sdi.sketch.sketch_map import SketchMap
 
 TINY = Work(small_gpt(16, 2, 1, 2, 6), (16, 64), 16, 2)
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from sdi.bench import cli, fidelity, kernels, memory
 
 BOOM = """
-from sdi.sketch_rademacher import RademacherSketch
+from sdi.sketch.shipped.rademacher import RademacherSketch
 
 class Boom(RademacherSketch):
     @classmethod

@@ -14,7 +14,7 @@ import torch
 
 from sdi.bench.kernels import SHAPES, compiled, prepare
 from sdi.bench.machine import THREADS
-from sdi.scores import sdi, step_matrix, tracin
+from sdi.scores.products import sdi, step_matrix, tracin
 
 M = 2048
 needs_compiled = pytest.mark.skipif(not compiled(), reason="the compiled kernels were not built")

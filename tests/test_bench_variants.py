@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from sdi.bench import cli, variants
 from sdi.bench.record import Record
 from sdi.bench.variants import Point, front, variant_work
-from sdi.sketch_path import SHIPPED
+from sdi.sketch.load import SHIPPED
 
 OWN = '''
-from sdi.sketch_rademacher import RademacherSketch
+from sdi.sketch.shipped.rademacher import RademacherSketch
 
 class Mine(RademacherSketch):
     """Signs, and nothing new."""

@@ -9,9 +9,9 @@ from rich.console import Console
 
 import sdi
 from sdi import parity
-from sdi.demo import choose_strings, demo
+from sdi.cli.demo import choose_strings, demo
+from sdi.cli.tables import bar, spark
 from sdi.parity import Parity
-from sdi.show import bar, spark
 
 TINY = Parity(longest=4, d=8, heads=2, batch=8, most=6, decay=2)
 
@@ -41,7 +41,7 @@ def test_training_leaves_checkpoints_with_their_learning_rates(tmp_path):
     trained = parity.train_parity(tmp_path, Parity(longest=3, d=8, heads=2, batch=8, bar=10.0, decay=2, most=9))
     assert trained.length == 3
     assert len(trained.checkpoints) == 3  # two milestones (2 bits, 3 bits) and the end
-    points = sdi.checkpoints.find_checkpoints(str(tmp_path / "*.safetensors"))
+    points = sdi.inputs.checkpoints.find_checkpoints(str(tmp_path / "*.safetensors"))
     assert [p.path for p in points] == trained.checkpoints
     assert all(p.eta > 0 for p in points)
 

@@ -110,7 +110,7 @@ def test_an_error_in_what_the_script_imports_or_leaves_out_is_the_users(project,
 
 
 def test_a_defect_of_ours_still_flies(project, monkeypatch):
-    monkeypatch.setattr("sdi.runs.steps_of", {}.__getitem__)  # a KeyError where no code of the user's is
+    monkeypatch.setattr("sdi.run.runs.steps_of", {}.__getitem__)  # a KeyError where no code of the user's is
     result = runner.invoke(app, ["featurize", str(project / "run.toml")])
     assert isinstance(result.exception, KeyError)
 
@@ -136,7 +136,7 @@ def test_examples_that_the_store_lacks_are_not_scored(project):
 @pytest.mark.parametrize("json", [["--json"], []])
 def test_a_pipe_that_is_closed_ends_a_command_quietly_and_a_full_device_with_a_line(project, json):
     call("run", project / "run.toml")
-    command = [sys.executable, "-m", "sdi.cli", "top", "run.toml", "--query", "q-0", *json]
+    command = [sys.executable, "-m", "sdi", "top", "run.toml", "--query", "q-0", *json]
     closed, out = os.pipe()
     os.close(closed)
     with os.fdopen(out, "w") as pipe:

@@ -14,8 +14,8 @@ from test_attribution_cases import counting
 from test_cli_cases import SCRIPT, call, call_json, edit, files, made, models_built, project
 
 import sdi
-import sdi.inspect
-from sdi.checkpoints import Checkpoint
+import sdi.run.inspect
+from sdi.inputs.checkpoints import Checkpoint
 
 __all__ = ["made", "project"]
 
@@ -139,8 +139,8 @@ def test_inspect_sees_everything_and_writes_nothing(project):
 def test_memory_is_counted_after_a_pass_that_is_thrown_away(project, monkeypatch):
     """What a library loads on first use would be charged to the side that comes first."""
     fast = sdi.backend("fast")
-    seen, start, run = [], sdi.inspect._start_peak, fast.Featurizer.__call__
-    monkeypatch.setattr(sdi.inspect, "_start_peak", lambda: (seen.append("mark"), start())[1])
+    seen, start, run = [], sdi.run.inspect._start_peak, fast.Featurizer.__call__
+    monkeypatch.setattr(sdi.run.inspect, "_start_peak", lambda: (seen.append("mark"), start())[1])
     monkeypatch.setattr(fast.Featurizer, "__call__", lambda *args: (seen.append("pass"), run(*args))[1])
     call("inspect", project / "run.toml")
     assert seen == ["pass", "mark", "pass", "pass"] * 2
@@ -173,7 +173,7 @@ def test_what_a_script_prints_stays_out_of_the_json(project):
 def test_what_a_process_prints_that_the_script_starts_stays_out_of_the_json(project):
     starts = "import subprocess; subprocess.run(['echo', 'hello'])\n"
     (project / "task.py").write_text(starts + (project / "task.py").read_text())
-    command = [sys.executable, "-m", "sdi.cli", "featurize", "run.toml", "--json"]
+    command = [sys.executable, "-m", "sdi", "featurize", "run.toml", "--json"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=True)
     assert json.loads(done.stdout)["made"] == 26
     assert done.stderr == "hello\n"
@@ -221,7 +221,7 @@ def test_a_run_stopped_by_the_user_says_how_to_go_on(project, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sdi.runs.run", stop)
+    monkeypatch.setattr("sdi.run.runs.run", stop)
     assert "goes on where it was" in call("run", project / "run.toml", code=130).stderr
 
 
@@ -230,7 +230,7 @@ def test_an_eta_of_zero_is_reported(project):
 
 
 def test_a_real_process_is_quiet_and_its_json_is_all_there_is(project):
-    command = [sys.executable, "-m", "sdi.cli", "run", "run.toml", "--json"]
+    command = [sys.executable, "-m", "sdi", "run", "run.toml", "--json"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -10,9 +10,9 @@ from rich.console import Console
 from test_cli_cases import call, call_json, made, models_built, project
 
 import sdi
-import sdi.inspect
-from sdi.cli_runs import parse_steps
-from sdi.show import top_table
+import sdi.run.inspect
+from sdi.cli.run_config import parse_steps
+from sdi.cli.tables import top_table
 
 __all__ = ["made", "project"]
 

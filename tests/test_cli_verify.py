@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from sdi.backends import room
 from sdi.cli import app
-from sdi.cli_verify import show_verification
-from sdi.verify import Verification, verify
+from sdi.cli.verify import show_verification
+from sdi.run.verify import Verification, verify
 
 OWN = '''
 from sdi.proofs_checks import Verdict, statement

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import sdi
-from sdi import bounds, scores
 from sdi.errors import CoverageError, NonFiniteError, SketchMismatch, nearest
-from sdi.features import Features
 from sdi.loop import Loop
-from sdi.sketch_map import Block, SketchMap
-from sdi.sketches import CountSketch, TensorSketch
+from sdi.scores import products as scores
+from sdi.sketch import bounds
+from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
+from sdi.sketch.sketch_map import Block, SketchMap
+from sdi.store.features import Features
 
 SHAPES = {"core.w": (9, 9)}
 BLOCKS = (Block("core.w", (2,), 0, 2),)

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdi import bounds
 from sdi.errors import SketchMismatch
-from sdi.hashing import buckets_of, evaluate, signs_of
-from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.sketch import bounds
+from sdi.sketch.hashing import buckets_of, evaluate, signs_of
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
+from sdi.sketch.sketch_map import SketchMap
 
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 small = st.integers(-5, 5)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdi.errors import CoverageError, NonFiniteError, SketchMismatch
-from sdi.features import Features
-from sdi.sketch_map import Block
+from sdi.sketch.sketch_map import Block
+from sdi.store.features import Features
 from sdi.testing import taus
 
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=40)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdi.hashing import (
+from sdi.sketch.hashing import (
     bits,
     buckets_of,
     check_family,

@@ -7,7 +7,7 @@ from math import prod
 import pytest
 from hypothesis import given, settings
 
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 from sdi.testing import looped_configs
 
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=60)

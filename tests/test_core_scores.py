@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sdi import scores
 from sdi.errors import SketchMismatch
-from sdi.features import Features
-from sdi.sketch_map import Block
+from sdi.scores import products as scores
+from sdi.sketch.sketch_map import Block
+from sdi.store.features import Features
 
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 EPS = np.finfo(np.float64).eps

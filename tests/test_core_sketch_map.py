@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdi.errors import SketchMismatch
-from sdi.sketch import matrix_shape
-from sdi.sketch_map import SketchMap
-from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.sketch.protocol import matrix_shape
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
+from sdi.sketch.sketch_map import SketchMap
 
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sdi.errors import SketchMismatch
-from sdi.sketch import check_m
-from sdi.sketch_json import sketch_from_json
-from sdi.sketches import CountSketch, Keep, TensorSketch
+from sdi.sketch.as_json import sketch_from_json
+from sdi.sketch.protocol import check_m
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
 from sdi.testing import seeds
 from sdi.testing import sketches as drawn
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import sdi
 from sdi.bench.fidelity import relative
-from sdi.features import Features
-from sdi.sketch_map import SketchMap
-from sdi.spread import best_widths, share, smooth_above, smooth_below, spread
+from sdi.run.spread import best_widths, share, smooth_above, smooth_below, spread
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 
 
 def bound(widths: dict[str, int], cost: dict[str, float], sizes: dict[str, int]) -> float:

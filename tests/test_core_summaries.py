@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from sdi.summaries import (
+from sdi.scores.summaries import (
     cancellation,
     centre_of_mass,
     cross_mass,

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import sdi
 import sdi.fast
 from sdi.cli import app
-from sdi.demo_pretrained import demo_pretrained
+from sdi.cli.demo_pretrained import demo_pretrained
 from sdi.errors import StoreError
 from sdi.experiments.parity import CONFIGS, configuration, pretrained, run_experiment, train
 from sdi.experiments.parity import figure as figures
@@ -98,7 +98,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bits(tmp_path):
     assert [f.name for f in files[0]] == [f.name for f in files[1]]
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(*files, strict=True))
     assert killed.at.checks == whole.at.checks
-    points = sdi.checkpoints.find_checkpoints(files[0])
+    points = sdi.inputs.checkpoints.find_checkpoints(files[0])
     assert len(points) == TINY.checkpoints
     assert points[0].eta > points[-1].eta > 0
     assert all(torch.equal(points[-1].weights()[name], w) for name, w in whole.average.items())
@@ -206,7 +206,7 @@ def test_a_finished_run_is_read_and_not_made_again(run, monkeypatch):
 def test_the_model_that_ships_is_small_and_does_what_it_is_said_to():
     settings, paths = pretrained()
     assert sum(path.stat().st_size for path in paths) < 1e6
-    points = sdi.checkpoints.find_checkpoints(paths)
+    points = sdi.inputs.checkpoints.find_checkpoints(paths)
     assert len(points) >= 3
     assert all(point.eta > 0 for point in points)
     model = model_of(settings, points[-1].weights())

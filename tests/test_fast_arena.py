@@ -7,7 +7,7 @@ import torch
 
 from sdi.fast import Featurizer, LoopedTransformer, token_cross_entropy
 from sdi.fast.arena import MOST, SLAB_BYTES, SMALL, Arena
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 
 def activation(fill: float, rows: int = SMALL // 64) -> torch.Tensor:

@@ -19,9 +19,9 @@ from sdi.fast import featurize, native, token_cross_entropy
 from sdi.fast.model import LoopedTransformer
 from sdi.fast.tensor_sketch import TorchTensorSketch
 from sdi.fast.workspace import Workspace
-from sdi.looped_config import LoopedConfig
-from sdi.sketch_map import SketchMap
-from sdi.sketches import TensorSketch
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
+from sdi.sketch.sketch_map import SketchMap
 
 CPU = torch.device("cpu")
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-14}

@@ -30,7 +30,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sdi import Features, Loop
 from sdi.fast import Featurizer, LoopedTransformer, coverage, token_cross_entropy
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 MEMORY = pytest.mark.parametrize("memory", ["hooks", "recompute"])
 

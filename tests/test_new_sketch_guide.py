@@ -6,7 +6,7 @@ import re
 
 from test_readme import ROOT, blocks
 
-from sdi.sketch_path import load_sketch
+from sdi.sketch.load import load_sketch
 from sdi.validate import PROPERTIES
 
 PAGE = "docs/new-sketch.md"

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from sdi.cli import app
-from sdi.config import KEYS, read_config
+from sdi.inputs.config import KEYS, read_config
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/guide.md", "docs/store.md")

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from test_reference_cases import assert_close
 
-from sdi import Features, Loop, LoopedConfig, SketchMap, SketchMismatch, backend, reference, scores
+from sdi import Features, Loop, LoopedConfig, SketchMap, SketchMismatch, backend, reference
 from sdi.backends import Featurize
 from sdi.reference import LoopedTransformer, featurize, gradient, step_gradients, token_cross_entropy
+from sdi.scores import products as scores
 from sdi.testing import LoopedCase, looped_cases, make_batch, make_model
 
 SETTINGS = settings(max_examples=20, deadline=None, derandomize=True, database=None)

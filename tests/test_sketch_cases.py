@@ -13,8 +13,8 @@ import sdi
 import sdi.fast
 import sdi.reference
 from sdi import Loop, LoopedConfig, SketchMap
-from sdi.sketch_kronecker import KroneckerSketch
-from sdi.sketch_path import SHIPPED
+from sdi.sketch.load import SHIPPED
+from sdi.sketch.shipped.kronecker import KroneckerSketch
 from sdi.testing import make_batch, make_model
 
 NAMES = (*SHIPPED, "sparse-1")
@@ -26,7 +26,7 @@ EXACT = tuple(name for name in NAMES if name not in ("tensor", "gaussian", "exac
 MINE = """
 import numpy as np
 from sdi import LinearSketch
-from sdi.hashing import bits, signs_of
+from sdi.sketch.hashing import bits, signs_of
 
 class Mine(LinearSketch):
     '''Signed sums of m contiguous parts.'''

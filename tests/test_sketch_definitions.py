@@ -10,9 +10,9 @@ import pytest
 from test_sketch_cases import EXACT, NAMES
 
 from sdi import Sketch, SketchMap, load_sketch
-from sdi.bounds import worst_case
-from sdi.hashing import distinct, distinct_columns, normals, sign_bits
-from sdi.sketch_kronecker import best_sides
+from sdi.sketch.bounds import worst_case
+from sdi.sketch.hashing import distinct, distinct_columns, normals, sign_bits
+from sdi.sketch.shipped.kronecker import best_sides
 
 
 @pytest.mark.parametrize("name", NAMES)

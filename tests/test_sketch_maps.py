@@ -12,16 +12,16 @@ from test_sketch_cases import MINE, NAMES, Bare, WithTwin, mine
 
 from sdi import SketchMap, load_sketch
 from sdi.errors import SketchMismatch
-from sdi.sketch_json import sketch_from_json, sketch_to_json
-from sdi.sketch_path import sketch_text
-from sdi.sketches import Keep, TensorSketch
+from sdi.sketch.as_json import sketch_from_json, sketch_to_json
+from sdi.sketch.load import sketch_text
+from sdi.sketch.shipped.count_and_tensor import Keep, TensorSketch
 
 __all__ = ["mine"]
 
 
 def test_a_sketch_is_found_by_name_path_file_and_class(mine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_sketch("tensor") is TensorSketch
-    assert load_sketch("sdi.sketches:Keep") is load_sketch("exact") is Keep
+    assert load_sketch("sdi.sketch:Keep") is load_sketch("exact") is Keep
     assert load_sketch(WithTwin) is WithTwin
     found = load_sketch(mine)
     assert load_sketch(mine) is found

@@ -11,7 +11,7 @@ from test_sketch_cases import EXACT, Bare
 
 from sdi import LinearSketch, SketchMap, load_sketch
 from sdi.errors import SketchMismatch
-from sdi.sketches import CountSketch, Keep
+from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep
 
 __all__ = ["world"]
 
@@ -42,7 +42,7 @@ def drawing(made: Any) -> Any:
         ("sparse-0", ValueError, r"got 'sparse-0'; did you mean 'sparse'\?"),
         (3, TypeError, "sketch must be a name, an import path or a class, got 3"),
         ("no_such_package.x:Y", ValueError, r"there is no module 'no_such_package' .* path/to/x\.py:Class"),
-        ("sdi.sketches:Kep", ValueError, r"sdi.sketches has no class 'Kep'; did you mean 'Keep'\?"),
+        ("sdi.sketch:Kep", ValueError, r"sdi.sketch has no class 'Kep'; did you mean 'Keep'\?"),
         ("nowhere/mine.py:Mine", ValueError, r"got .*/nowhere/mine\.py, which does not exist"),
         (dict, TypeError, r"sketch 'dict' has no classmethod draw\(shape, m, \*, seed, name\)"),
         (Half, TypeError, "sketch 'Half' lacks apply, shape, size, tables, variance_factor, which LinearSketch"),

@@ -16,12 +16,12 @@ import sdi
 import sdi.fast
 import sdi.reference
 from sdi import Sketch, SketchMap, Store
-from sdi.bounds import worst_case
-from sdi.checkpoints import find_checkpoints
-from sdi.config import read_config, save_run
 from sdi.errors import SketchMismatch, StoreError
-from sdi.sketch_json import RecordedSketch
-from sdi.sketch_path import sketch_text
+from sdi.inputs.checkpoints import find_checkpoints
+from sdi.inputs.config import read_config, save_run
+from sdi.sketch.as_json import RecordedSketch
+from sdi.sketch.bounds import worst_case
+from sdi.sketch.load import sketch_text
 
 __all__ = ["mine", "world"]
 

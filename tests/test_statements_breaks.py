@@ -13,8 +13,8 @@ from sdi.fast import native
 from sdi.proofs_checks import drawn_variants, independence_drawn
 from sdi.proofs_checks.fast_agrees import kernels
 from sdi.proofs_checks.kernels_agree import jobs
-from sdi.sketches import CountSketch
-from sdi.validate.scale import columns_of, draws_needed
+from sdi.sketch.shipped.count_and_tensor import CountSketch
+from sdi.validate.properties.scale import columns_of, draws_needed
 
 needs_compiled = pytest.mark.skipif(native.library() is None, reason="the compiled kernels were not built")
 
@@ -58,8 +58,8 @@ BREAKS = [
     ("fast.sinks:TensorSink.finish", lambda true: lambda self: None, ("backends.agree",)),
     ("fast.exact:ScoreSink.outer", larger(2), ("exact_scores",)),
     ("fast:step_matrix", half, ("influence.backends",)),
-    ("scoring:weigh", squared, ("influence.weights",)),
-    ("scoring:standard_error", half, ("standard_error",)),
+    ("result.score_store:weigh", squared, ("influence.weights",)),
+    ("result.score_store:standard_error", half, ("standard_error",)),
 ]
 
 
@@ -87,7 +87,7 @@ def test_rows_and_columns_that_share_their_words_turn_the_drawn_sketches_red(mon
 
 
 def test_normal_numbers_that_are_too_large_turn_the_drawn_variants_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sdi import sketch_gaussian
+    from sdi.sketch.shipped import gaussian as sketch_gaussian
 
     true = sketch_gaussian.normals
     monkeypatch.setattr(sketch_gaussian, "normals", lambda *a: (1.05 * true(*a)).astype(np.float32))

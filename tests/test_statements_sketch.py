@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import sdi.proofs_checks as proofs
-from sdi import bounds, hashing
 from sdi.proofs_checks import Verdict, biquadratic, moments, statement
 from sdi.proofs_checks.statement import _registry
 from sdi.proofs_checks.storage_and_work import Counted, counted
 from sdi.proofs_checks.tensor_sketch_bound import certificate
-from sdi.sketches import CountSketch, TensorSketch
+from sdi.sketch import bounds, hashing
+from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
 
 NAMES = (
     "storage", "work", "drawn_sketches", "count_sketch.unbiased", "count_sketch.variance", "count_sketch.bound",

@@ -13,13 +13,13 @@ import sdi.proofs_checks as proofs
 from sdi.proofs_checks import projections
 from sdi.proofs_checks.agreement import ignores_zeros, smallest_factor
 from sdi.proofs_checks.moments import moments_of_matrices
-from sdi.sketch_gaussian import GaussianSketch
-from sdi.sketch_hadamard import HadamardSketch
-from sdi.sketch_kronecker import KroneckerSketch
-from sdi.sketch_mask import MaskSketch
-from sdi.sketch_path import SHIPPED
-from sdi.sketch_rademacher import RademacherSketch
-from sdi.sketch_sparse import SparseSketch
+from sdi.sketch.load import SHIPPED
+from sdi.sketch.shipped.gaussian import GaussianSketch
+from sdi.sketch.shipped.hadamard import HadamardSketch
+from sdi.sketch.shipped.kronecker import KroneckerSketch
+from sdi.sketch.shipped.mask import MaskSketch
+from sdi.sketch.shipped.rademacher import RademacherSketch
+from sdi.sketch.shipped.sparse import SparseSketch
 
 CLASSES: dict[str, Any] = {
     "gaussian": GaussianSketch, "rademacher": RademacherSketch, "sparse": SparseSketch, "kronecker": KroneckerSketch,

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from sdi import LoopedConfig, SketchMap
 from sdi.backends import room
 from sdi.cli import app
-from sdi.sketch_path import SHIPPED, load_sketch
+from sdi.sketch.load import SHIPPED, load_sketch
 from sdi.testing import (
     LoopedCase,
     assert_backends_agree,

@@ -19,25 +19,25 @@ from scipy.stats import binom
 from typer.testing import CliRunner
 
 from sdi.cli import app
-from sdi.cli_validate import show_report
-from sdi.sketch_path import SHIPPED, load_sketch
-from sdi.sketches import CountSketch
+from sdi.cli.validate import show_report
+from sdi.sketch.load import SHIPPED, load_sketch
+from sdi.sketch.shipped.count_and_tensor import CountSketch
 from sdi.validate import PROPERTIES, Subject, validate
 from sdi.validate import trial as trials
 from sdi.validate.adversary import most_varying, variance
+from sdi.validate.compare_shipped import Standing
 from sdi.validate.enumeration import enumerations
 from sdi.validate.evidence import first_wrong
-from sdi.validate.mean_test import COARSEST, POWER, draws_to_see, mean_is
-from sdi.validate.names import names
 from sdi.validate.pairs import KINDS, pair
+from sdi.validate.properties.names import names
+from sdi.validate.properties.scale import scale
+from sdi.validate.properties.unbiased import unbiased
+from sdi.validate.properties.variance import within_bound
 from sdi.validate.report import subject_of
-from sdi.validate.scale import scale
-from sdi.validate.sign_test import products_needed, signs_are_fair
-from sdi.validate.standing import Standing
-from sdi.validate.subject import SEEDS
-from sdi.validate.unbiased import unbiased
-from sdi.validate.variance import within_bound
-from sdi.validate.variance_test import variance_is_at_most
+from sdi.validate.sketch_under_test import SEEDS
+from sdi.validate.statistics.mean_test import COARSEST, POWER, draws_to_see, mean_is
+from sdi.validate.statistics.sign_test import products_needed, signs_are_fair
+from sdi.validate.statistics.variance_test import variance_is_at_most
 
 BROKEN, GOOD = Path(broken_sketches.__file__), Path(good_sketch.__file__)
 ENOUGH = 700  # draws that decide every property of Good, and of all that ship but the mask

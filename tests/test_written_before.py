@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import sdi
-from sdi.config import read_config
-from sdi.result import ARRAYS
-from sdi.runs import Run, run, score
+from sdi.inputs.config import read_config
+from sdi.result.result import ARRAYS
+from sdi.run.runs import Run, run, score
 
 WRITTEN = Path(__file__).parent / "data" / "written_before"
 NAMES = ("plain", "half", "repeated", "own")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sdi import parity
-from sdi.demo import choose_strings
+from sdi.cli.demo import choose_strings
 
 TASK = parity.Parity()
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from sdi.backends import room
-from sdi.checkpoints import find_checkpoints
-from sdi.result import Result
+from sdi.inputs.checkpoints import find_checkpoints
+from sdi.result.result import Result
 
 from .forward import accuracy
 from .influence import influence, zero_after_read_out

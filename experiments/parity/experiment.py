@@ -21,7 +21,7 @@ from safetensors.torch import save
 
 from sdi.backends import room
 from sdi.files import write_whole
-from sdi.threads import one_thread
+from sdi.run.one_thread import one_thread
 
 from .analyse import analyse, influence_on_tests
 from .figure import draw

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from sdi.attribute import attribute
 from sdi.backends import room
 from sdi.parity import loss, make_batch
-from sdi.result import Result
+from sdi.result.result import Result
+from sdi.run.attribute import attribute
 
 from .settings import EXTRA, Settings
 from .strings import labels_of, parity_of

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sdi.errors import nearest
-from sdi.looped_config import LoopedConfig
+from sdi.inputs.looped_config import LoopedConfig
 
 SHORTEST = 2
 EXTRA = 2  # loop steps after the read-out in every analysis, which must get exactly no influence

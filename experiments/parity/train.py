@@ -27,7 +27,7 @@ from safetensors.torch import save
 from sdi.backends import room
 from sdi.errors import StoreError
 from sdi.files import write_whole
-from sdi.lock import locked
+from sdi.store.lock import locked
 
 from .forward import accuracy
 from .settings import SHORTEST, Settings

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sdi.batches import count_examples, take_examples
-from sdi.features import Features
+from sdi.inputs.batches import count_examples, take_examples
 from sdi.loop import Loop
-from sdi.sketch_map import SketchMap
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
 from sdi.testing.repeat import repeat_line
 from sdi.testing.seed import current_seed
 from sdi.validate.agreement import differ
-from sdi.validate.conserving import disagreement, not_conserved
 from sdi.validate.evidence import PROPERTIES, Evidence
 from sdi.validate.looped_case import LoopedCase
-from sdi.validate.mean_test import ALPHA
+from sdi.validate.properties.conserving import disagreement, not_conserved
+from sdi.validate.properties.unbiased import unbiased
+from sdi.validate.properties.variance import within_bound
 from sdi.validate.report import subject_of
-from sdi.validate.subject import Subject
-from sdi.validate.unbiased import unbiased
-from sdi.validate.variance import within_bound
+from sdi.validate.sketch_under_test import Subject
+from sdi.validate.statistics.mean_test import ALPHA
 
 EXACT = "this check is not statistical: a right answer never fails it, beyond rounding"
 

@@ -6,16 +6,16 @@ import shlex
 import sys
 from typing import Any
 
-from sdi.sketch_path import MARK
-from sdi.validate.elsewhere import can_be_elsewhere
-from sdi.validate.mean_test import ALPHA
-from sdi.validate.subject import Subject
+from sdi.sketch.load import MARK
+from sdi.validate.sketch_under_test import Subject
+from sdi.validate.statistics.mean_test import ALPHA
+from sdi.validate.subprocess_check import can_be_elsewhere
 
 
 def repeat_line(verb: str, subject: Subject, alpha: float) -> str:
     """`sdi validate` if it can load the class and asks for the same error rate; the assertion itself otherwise.
 
-    >>> from sdi.sketches import Keep
+    >>> from sdi.sketch.shipped.count_and_tensor import Keep
     >>> repeat_line("assert_unbiased", Subject(Keep, "exact", seed=3), ALPHA)
     'sdi validate exact --shape 8,6 --m 16 --seed 3 --draws 4000'
     >>> repeat_line("assert_unbiased", Subject(Keep, "exact", (99,), draws=500), 0.1)

@@ -14,9 +14,9 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy, composite
 
-from sdi.looped_config import LoopedConfig
-from sdi.sketch_map import SketchMap
-from sdi.sketch_path import SHIPPED, load_sketch
+from sdi.inputs.looped_config import LoopedConfig
+from sdi.sketch.load import SHIPPED, load_sketch
+from sdi.sketch.sketch_map import SketchMap
 from sdi.validate.looped_case import STEP_LIMIT, LoopedCase, make_batch, make_model
 from sdi.validate.pairs import outer
 

@@ -6,12 +6,12 @@ One property per module; `sdi validate` shows them as a table, `sdi.testing` tur
 import importlib
 
 from sdi.validate.evidence import PROPERTIES, Evidence, Property
-from sdi.validate.subject import Subject
+from sdi.validate.sketch_under_test import Subject
 
 ORDER = ("protocol", "repeatable", "layout", "seeded", "names", "order", "linear", "factored", "dtypes")
 MOMENTS = ("listing", "scale", "unbiased", "variance")
 for _name in (*ORDER, *MOMENTS, "conserving"):  # properties register when imported: this is the table's order
-    importlib.import_module(f"sdi.validate.{_name}")
+    importlib.import_module(f"sdi.validate.properties.{_name}")
 
 from sdi.validate.report import Finding, Report, validate  # noqa: E402  (last: it runs them all)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from sdi.features import Features
+from sdi.store.features import Features
 
 Array = np.ndarray
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from sdi.validate.subject import Shape, Subject, matrix_of
+from sdi.validate.sketch_under_test import Shape, Subject, matrix_of
 
 Array = np.ndarray
 SIZES: dict[int, tuple[tuple[Shape, int], ...]] = {

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from sdi.backends import room
+from sdi.inputs.looped_config import LoopedConfig
 from sdi.loop import Loop
-from sdi.looped_config import LoopedConfig
 
 Array = np.ndarray
 STEP_LIMIT = 4

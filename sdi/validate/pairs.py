@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from jaxtyping import Float
 
-from sdi.validate.shown import shown
+from sdi.validate.show_case import shown
 
 Array = np.ndarray
 KINDS = ("random", "rank one", "repeated", "sparse", "adversarial")

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sdi.sketch_path import load_sketch, sketch_text
+from sdi.sketch.load import load_sketch, sketch_text
+from sdi.validate.compare_shipped import Standing, standing
 from sdi.validate.enumeration import enumerations
 from sdi.validate.evidence import PROPERTIES, UNDECIDED, Evidence, Property
-from sdi.validate.standing import Standing, standing
-from sdi.validate.subject import Subject
+from sdi.validate.sketch_under_test import Subject
 from sdi.validate.trial import trial
 
 GOOD = ("holds", "does not apply")  # nothing speaks against the sketch, and what rests on it can be tested

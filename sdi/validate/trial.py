@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from sdi.validate.adversary import most_biased, most_varying
 from sdi.validate.pairs import KINDS, Pair, known_pairs
-from sdi.validate.subject import FEW, SEEDS, TINY, Shape, Subject, matrix_of
+from sdi.validate.sketch_under_test import FEW, SEEDS, TINY, Shape, Subject, matrix_of
 
 Array = np.ndarray
 NUMBERS = 1 << 23  # held at most by the matrices that the search looks at

@@ -1,0 +1,217 @@
+"""The `sdi` command. Thin: every command is one call into the library, and a way to print what came back.
+
+Exit codes: 0 done, 1 a check failed, 2 bad input, 130 stopped by the user, 141 the pipe was closed.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import sdi
+from sdi.cli.exit_codes import BAD_INPUT, FAILED, Commands, end, exit_codes
+from sdi.cli.experiment import app as experiment_app
+from sdi.cli.parts import parts_command
+from sdi.cli.validate import validate_command
+from sdi.result.ranking import Top, check_order
+from sdi.version import __version__
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(experiment_app, name="experiment")
+
+
+class Terminal(Console):
+    """A console that leaves a closed pipe to `Commands`."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
+console = Terminal(highlight=False, emoji=False)
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/guide.md.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Count = Annotated[int, typer.Option("-k", help="Training examples per query.")]
+
+
+def show_version(asked: bool) -> None:
+    if asked:
+        print(f"sdi {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Which training examples shaped which loop step of a looped transformer."""
+
+
+@app.command()
+def run(config: ConfigFile, k: Count = 5, json: Json = False) -> None:
+    """Featurize, score, save the result, and show who influences the first queries most."""
+    from sdi.cli.run_config import bar_for, show_result, summary_of
+    from sdi.run import runs
+
+    with exit_codes(json):
+        check_order(k, "signed")
+        the = runs.Run.read(config)
+        with bar_for(the, json) as tell:
+            result = runs.run(the, tell)
+        tops = [result.top(k, query=query) for query in result.tracin.coords["query"][:3]]
+    if json:
+        print_json({**summary_of(the, result), "top": [top_json(top) for top in tops]})
+    else:
+        show_result(console, the, result, tops)
+
+
+@app.command()
+def featurize(config: ConfigFile, json: Json = False) -> None:
+    """Fill the store with the features of every example; what is there is not made again."""
+    from sdi.cli.run_config import bar_for, counts_line
+    from sdi.run import runs
+
+    with exit_codes(json):
+        the = runs.Run.read(config)
+        with bar_for(the, json) as tell:
+            ids = runs.featurize(the, tell)
+    if json:
+        counts = {side: len(names) for side, names in ids.items()}
+        print_json({"store": str(the.config.store), **counts, "made": the.made, "reused": the.reused})
+    else:
+        console.print(counts_line(the), soft_wrap=True)
+
+
+@app.command()
+def score(config: ConfigFile, json: Json = False) -> None:
+    """Score what the store holds, without any work by the model, and save the result."""
+    from sdi.cli.run_config import show_result, summary_of
+    from sdi.run import runs
+
+    with exit_codes(json):
+        the = runs.Run.read(config)
+        result = runs.score(the)
+    if json:
+        print_json(summary_of(the, result))
+    else:
+        show_result(console, the, result, [])
+
+
+@app.command()
+def top(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A config, a run's folder, or a saved result.")],
+    query: Annotated[list[str], typer.Option(help="The id of a query; may be given more than once.")],
+    steps: Annotated[str | None, typer.Option(help="A step (17) or a range (17-32, 17-, -32), from 1.")] = None,
+    k: Count = 10,
+    by: Annotated[str, typer.Option(help="signed, absolute, or late: absolute among those that act late.")] = "signed",
+    json: Json = False,
+) -> None:
+    """The training examples that most influence a query, streamed from the store or read from a result."""
+    from sdi.cli.run_config import find_tops, parse_steps
+    from sdi.cli.tables import top_table
+
+    with exit_codes(json):
+        tops, result = find_tops(source, query, k, parse_steps(steps), by)
+    if json:
+        print_json([top_json(t) for t in tops])
+    else:
+        console.print(*(top_table(t, result) for t in tops), sep="\n")
+
+
+@app.command()
+def inspect(config: ConfigFile, json: Json = False) -> None:
+    """What a run will do and cost: checkpoints, steps, coverage, sizes, time and memory. Writes nothing."""
+    from sdi.cli.inspect import show_inspection
+    from sdi.cli.progress import status
+    from sdi.run.inspect import inspect_run
+    from sdi.run.runs import Run
+
+    with exit_codes(json), status(quiet=json) as tell:
+        found = inspect_run(Run.read(config), tell)
+    if json:
+        print_json(found.to_dict())
+    else:
+        show_inspection(console, found)
+
+
+@app.command("choose-m")
+def choose_m(
+    target: Annotated[float, typer.Option(help="The wanted standard error, as a share of |g| |phi|.")],
+    config: Annotated[Path | None, typer.Argument(metavar="[CONFIG]", help="Measure a batch of this run, too.")] = None,
+    json: Json = False,
+) -> None:
+    """The sketch width that a wanted error needs: by the bound, and by a pilot batch of one's own."""
+    from sdi.cli.run_config import pilot
+
+    with exit_codes(json):
+        chosen = sdi.choose_m(target) if config is None else pilot(target, config)
+    if json:
+        print_json({"target": target, **chosen._asdict()})
+        return
+    console.print(f"m = {chosen.bound:,} keeps the standard error below {target:g} |g| |phi| for any gradients")
+    if chosen.pilot is not None:
+        console.print(
+            f"m = {chosen.pilot:,} is enough for these: at m = {chosen.pilot_m}, one batch of the last checkpoint\n"
+            f"shows an error of {chosen.pilot_error:.2g}"
+        )
+
+
+@app.command()
+def verify(
+    only: Annotated[str, typer.Option(help="Only statements whose name contains this, or matches it (*?[]).")] = "*",
+    thorough: Annotated[bool, typer.Option("--thorough", help="Larger cases; takes minutes.")] = False,
+    mutants: Annotated[bool, typer.Option("--mutants", help="Show that every check rejects its wrong claims.")] = False,
+    statements: Annotated[Path | None, typer.Option(help="A Python file with statements of your own.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+) -> None:
+    """Check every mathematical statement of the paper by computation."""
+    from sdi.cli.progress import status
+    from sdi.cli.verify import show_verification
+    from sdi.run.verify import verify as check
+
+    with exit_codes(script=statements):
+        if statements is not None and not statements.is_file():
+            end(BAD_INPUT, f"--statements must be a Python file, got {statements}, which does not exist")
+        with status() as tell:
+            found = check(only, thorough, mutants, statements, progress=lambda name: tell(f"checking {name}"))
+        if json is not None:
+            found.save(json, version=__version__, thorough=thorough, mutants=mutants)
+        show_verification(console, found, mutants)
+        raise typer.Exit(0 if found.passed else FAILED)
+
+
+@app.command()
+def demo(
+    keep: Annotated[Path | None, typer.Option(help="A new folder for checkpoints, store and result.")] = None,
+    pretrained: Annotated[bool, typer.Option("--pretrained", help="A trained model's circuit, in seconds.")] = False,
+) -> None:
+    """Train a small looped transformer on parity, trace every loop step to its training strings, check it all."""
+    from sdi.cli.demo import demo as show
+    from sdi.cli.demo_pretrained import demo_pretrained
+
+    with exit_codes():
+        if pretrained and keep is not None:
+            raise ValueError(f"--keep is for the demo that trains; with --pretrained it must be left out, got {keep}")
+        if pretrained:
+            demo_pretrained(console)
+        else:
+            show(console, keep)
+
+
+app.command("parts")(parts_command)
+app.command("validate")(validate_command)
+
+
+def top_json(top: Top) -> dict[str, Any]:
+    rows = [row._asdict() for row in top]
+    for row in rows:
+        row["late"] = None if row["late"] != row["late"] else row["late"]  # JSON has no NaN
+    return {"query": top.query, "steps": top.steps, "by": top.by, "rows": rows}
+
+
+def print_json(content: Any) -> None:
+    print(jsonlib.dumps(content, indent=1, allow_nan=False))

@@ -1,0 +1,79 @@
+"""How a command ends: 0 done, 1 a check failed, 2 bad input, 130 stopped by the user. One line on stderr says why."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from sdi.errors import AuditError
+from sdi.inputs.script import where_in_script
+
+FAILED, BAD_INPUT, STOPPED, PIPE_CLOSED = 1, 2, 130, 141
+
+
+@contextmanager
+def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]:
+    """An error that a user can do something about becomes a message and a code; any other is a defect, and flies.
+
+    With json, whatever a user's script prints goes to stderr: stdout is for the document alone.
+    """
+    try:
+        with _all_to_stderr() if json else nullcontext():
+            yield
+    except AuditError as error:
+        end(FAILED, f"audit failed: {error}")
+    except KeyboardInterrupt:
+        end(STOPPED, "stopped; the same command goes on where it was")
+    except (Exception, SystemExit) as error:
+        place = where_in_script(error, script)
+        if place is not None:
+            end(BAD_INPUT, f"{place}: {type(error).__name__}: {error}")
+        if isinstance(error, (ValueError, TypeError, OSError, ImportError)):
+            end(BAD_INPUT, str(error))
+        raise
+
+
+def end(code: int, message: str, command: str = "sdi") -> NoReturn:
+    print(f"{command}: {message}", file=sys.stderr)
+    raise typer.Exit(code) from None
+
+
+class Commands(TyperGroup):
+    """Commands whose output may not arrive: a closed pipe ends them quietly, a full disk with a message."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            out = super().invoke(ctx)
+            sys.stdout.flush()
+            return out
+        except OSError as error:
+            with suppress(OSError, ValueError, AttributeError):  # what is left unwritten is not tried again at the end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno == errno.EPIPE:
+                raise typer.Exit(PIPE_CLOSED) from None
+            end(BAD_INPUT, f"stdout cannot be written: {error}")
+
+
+@contextmanager
+def _all_to_stderr() -> Iterator[None]:
+    """Also what a process prints that the script starts: it has the descriptor, not `sys.stdout`."""
+    with redirect_stdout(sys.stderr):
+        try:
+            kept = os.dup(1)
+            os.dup2(2, 1)
+        except OSError:  # closed: there is nothing to keep clean
+            yield
+            return
+        try:
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)

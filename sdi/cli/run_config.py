@@ -1,0 +1,146 @@
+"""What the commands that run a config share: their bar, their words, and where a ranking is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+import sdi
+from sdi.backends import backend as backend_named
+from sdi.cli.progress import run_bar
+from sdi.cli.tables import top_table
+from sdi.inputs.batches import name_examples
+from sdi.inputs.config import RUN_FILE
+from sdi.result.ranking import Top
+from sdi.result.result import Result
+from sdi.run.choose_m import ChosenM
+from sdi.run.runs import Run, check_filled, open_stores
+from sdi.store.store import Store
+
+
+def bar_for(the: Run, quiet: bool) -> AbstractContextManager[Any]:
+    counts = [loader.batches for loader in the.loaders.values()]
+    batches = None if None in counts else sum(count for count in counts if count is not None)
+    return run_bar(batches, len(the.points) * the.config.repeats, quiet)
+
+
+def counts_line(the: Run) -> str:
+    return f"store {escape(str(the.config.store))}: {the.made:,} features made, {the.reused:,} reused"
+
+
+def summary_of(the: Run, result: Result) -> dict[str, Any]:
+    sizes = dict(zip(result.by_checkpoint.dims, result.by_checkpoint.shape, strict=True))
+    files = {"store": str(the.config.store), "result": str(the.config.result)}
+    return {**files, "mode": result.mode, "sizes": sizes, "made": the.made, "reused": the.reused, "notes": result.notes}
+
+
+def show_result(console: Console, the: Run, result: Result, tops: Sequence[Top]) -> None:
+    for top in tops:
+        console.print(top_table(top, result))
+        console.print()
+    if the.made or the.reused:
+        console.print(counts_line(the), soft_wrap=True)
+    console.print(f"result {escape(str(the.config.result))}: {_sizes(result)}", soft_wrap=True)
+    for note in result.notes:
+        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+
+
+def _sizes(result: Result) -> str:
+    shape = zip(result.by_checkpoint.dims, result.by_checkpoint.shape, strict=True)
+    return " × ".join(f"{size} {dim}" for dim, size in shape)
+
+
+def parse_steps(text: str | None) -> slice | int | None:
+    """
+    >>> parse_steps("17-32"), parse_steps("17-"), parse_steps("5")
+    (slice(17, 32, None), slice(17, None, None), 5)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d*)(-?)(\d*)", text.strip())
+    if found is None or not (found[1] or found[3]):
+        raise ValueError(f"--steps must be a step such as 17 or a range such as 17-32, got {text!r}")
+    if not found[2]:
+        return int(found[1])
+    return slice(int(found[1]) if found[1] else None, int(found[3]) if found[3] else None)
+
+
+def find_tops(
+    source: Path, queries: Sequence[str], k: int, steps: slice | int | None, by: str
+) -> tuple[list[Top], Result | None]:
+    """From a result file; from the store of a config or a run's folder; from its result where a store cannot say."""
+    queries = list(dict.fromkeys(queries))
+    if source.is_file() and source.suffix != ".toml":
+        return _from_result(source, queries, k, steps, by)
+    the = _read_run(source, "a config or a saved result")
+    if not _can_stream(the):
+        return _from_result(the.config.result, queries, k, steps, by)
+    store, train = _open(the, queries)
+    return sdi.stream_top(store, the.points, queries, k, steps, by, train=train), None
+
+
+def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
+    """From the store of a config or a run's folder; without a training example, of the one that acts most."""
+    if source.is_file() and source.suffix != ".toml":
+        raise ValueError(
+            f"SOURCE must be a config or a run's folder, got {source}: a saved result does not hold its parts"
+        )
+    the = _read_run(source, "a config")
+    if not _can_stream(the):
+        c = the.config
+        raise ValueError(
+            "parts are read from a store of one sketch that has the steps of queries; this run has "
+            f"backend={c.backend!r}, repeats={c.repeats}, mode={c.mode!r}"
+        )
+    store, ids = _open(the, [query])
+    if not train:
+        (top,) = sdi.stream_top(store, the.points, [query], 1, by="absolute", train=ids)
+        train = [row.train for row in top]
+    return sdi.parts(store, the.points, query, list(dict.fromkeys(train)))
+
+
+def _read_run(source: Path, instead: str) -> Run:
+    path = source / RUN_FILE if source.is_dir() else source
+    if source.is_dir() and not path.is_file():
+        raise ValueError(f"{source} has no {RUN_FILE}, so its checkpoints are not known; give {instead}")
+    return Run.read(path)
+
+
+def _can_stream(the: Run) -> bool:
+    """Whether there is one store, with the steps of the queries."""
+    c = the.config
+    return c.backend != "exact" and c.repeats == 1 and c.mode in ("query", "matrix")
+
+
+def _open(the: Run, queries: Sequence[str]) -> tuple[Store, tuple[str, ...]]:
+    """The store of a run, with the ids of its own training examples."""
+    (store,) = open_stores(the)
+    ids = the.ids()
+    asked = [query for query in queries if query in ids["query"]]
+    check_filled(store, the.points, {"train": ids["train"], "query": asked})
+    return store, ids["train"]
+
+
+def _from_result(
+    path: Path, queries: Sequence[str], k: int, steps: slice | int | None, by: str
+) -> tuple[list[Top], Result]:
+    result = sdi.load(path)
+    return [result.top(k, query=query, steps=steps, by=by) for query in queries], result
+
+
+def pilot(target: float, path: Path) -> ChosenM:
+    """`choose_m` on the first training batch, at the last checkpoint."""
+    the = Run.read(path)
+    backend = "fast" if the.config.backend == "exact" else the.config.backend
+    verbs = backend_named(backend)
+    batch = name_examples(next(iter(the.loaders["train"]))).batch
+    with verbs.weights_kept(the.model):
+        model = the.points[-1].load_into(the.model, verbs)
+        options: dict[str, Any] = {"loop": the.config.loop, "backend": backend, "sketch": the.config.sketch}
+        return sdi.choose_m(target, model=model, loss=the.script.loss, batch=batch, **options)

@@ -1,0 +1,242 @@
+"""Checkpoints: weights read as tensors only, each with its eta; never a silent default.
+
+A file is safetensors, or a torch file that holds nothing but tensors and plain containers: a state dict, or a dict with
+one under "model", "state_dict" or "model_state_dict" and an optimiser's under "optimizer" or "optimizer_state_dict".
+
+eta, the weight of a checkpoint, is the learning rate it was trained with. It comes from (the first that is there)
+  1. the list given to `attribute(eta=...)`, one number per checkpoint;
+  2. a sidecar: FILE with the ending .json beside the checkpoint, {"eta": 0.001} or {"eta": {"core": 0.001, ...}};
+  3. the safetensors file's metadata "eta", a number or JSON as in a sidecar, or the torch file's dict, "eta";
+  4. the optimiser's state in the file: the "lr" of its parameter groups.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import math
+import pickle
+import re
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sdi.files import expand, sha256
+from sdi.inputs.match_weights import unwrapped
+
+MODEL_KEYS = ("model", "state_dict", "model_state_dict")
+OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
+PICKLES = (b"\x80", b"(", b"c", b"}", b"]", b")")  # how a file begins that is a pickle; what is in it, torch looks at
+
+Eta = float | dict[str, float]  # one number, or one per parameter (or module) name
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint's file, its weight and its fingerprint. `weights` reads it."""
+
+    path: Path
+    eta: Eta
+    fingerprint: str
+
+    @property
+    def key(self) -> str:
+        """A name for folders: readable, and different for different content."""
+        return f"{self.path.stem}-{self.fingerprint[:8]}"
+
+    def weights(self) -> dict[str, Any]:
+        """The tensors of the model, by name."""
+        return _read(self.path)[0]()
+
+    def load_into(self, model: Any, backend: Any) -> Any:
+        """The model with these weights, as the backend makes it."""
+        weights = self.weights()
+        try:
+            loaded = backend.with_weights(model, weights)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
+        if sha256(self.path) != self.fingerprint:  # only now: until they are copied, tensors are but mapped
+            raise ValueError(f"checkpoint {self.path} changed while the run was going; start it again")
+        return loaded
+
+    def eta_of(self, parameter: str) -> float:
+        """The weight of one parameter's part of a score."""
+        if not isinstance(self.eta, dict):
+            return self.eta
+        hits = [name for name in self.eta if parameter == name or parameter.startswith(name + ".")]
+        if not hits:
+            raise ValueError(f"eta of {self.path.name} has none for parameter {parameter!r}, only for {list(self.eta)}")
+        return self.eta[max(hits, key=len)]
+
+
+def find_checkpoints(
+    patterns: Sequence[str | Path] | str | Path, eta: Sequence[float] | None = None
+) -> list[Checkpoint]:
+    """The files that the patterns name, in natural order (step-9 before step-10), each with its eta."""
+    patterns = [patterns] if isinstance(patterns, (str, Path)) else patterns
+    if not isinstance(patterns, Iterable):
+        raise TypeError(f"checkpoints must be paths or patterns, such as ['ckpt/*.safetensors'], got {patterns!r}")
+    by_file: dict[Path, Path] = {}
+    for pattern in patterns:
+        path = str(expand(pattern))
+        found = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True), key=_natural)
+        files = [Path(p) for p in found if Path(p).is_file() and not p.endswith(".json")]
+        if not files:
+            raise ValueError(f"checkpoints: {str(pattern)!r} names no file{_instead(found)}")
+        for file in files:
+            before = by_file.get(file.resolve())
+            if before is None or (before.is_symlink() and not file.is_symlink()):  # of "last.pt -> step-9.pt", the file
+                by_file.pop(file.resolve(), None)
+                by_file[file.resolve()] = file
+    paths = list(by_file.values())
+    if not paths:
+        raise ValueError("checkpoints must name at least one file, got none")
+    given: Any = eta  # a text is a sequence, too, which types do not say
+    if given is not None and (not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(paths)):
+        raise ValueError(f"eta must be a list with one weight for each of the {len(paths)} checkpoints, got {eta!r}")
+    etas = [read_eta(path) for path in paths] if eta is None else list(eta)
+    points = [Checkpoint(path, _checked(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
+    known: dict[str, Path] = {}
+    for point in points:
+        if point.fingerprint in known:
+            twin = known[point.fingerprint]
+            raise ValueError(f"checkpoints {twin} and {point.path} have the same content; name one of them")
+        known[point.fingerprint] = point.path
+    return points
+
+
+def _instead(found: Sequence[str]) -> str:
+    """What to name instead of what is not read: a folder, or the index of a checkpoint in several files."""
+    for path in found:
+        if Path(path).is_dir():
+            return f", but a folder; name the files in it, such as {str(Path(path) / '*.safetensors')!r}"
+        if path.endswith(".index.json"):
+            return (
+                f" that can be read: {Path(path).name} is the index of a checkpoint in several files, which is not "
+                "read; save the state dict in one file"
+            )
+    return ""
+
+
+def read_eta(path: Path) -> Any:
+    """From the sidecar, the metadata or the optimiser; an error that says how to give it otherwise."""
+    sidecar = path.with_suffix(".json")
+    if sidecar.is_file():
+        try:
+            content = json.loads(sidecar.read_text())
+        except ValueError as error:
+            raise ValueError(f"sidecar {sidecar} is not JSON: {error}") from None
+        if isinstance(content, dict) and "eta" in content:
+            return content["eta"]
+    _, extra = _read(path)
+    if "eta" in extra:
+        return extra["eta"]
+    if "optimiser" in extra:
+        return _optimiser_eta(extra["optimiser"], path)
+    raise ValueError(
+        f"no eta for checkpoint {path}: give eta=[...] with one learning rate per checkpoint, or write "
+        f'{{"eta": ...}} to {sidecar.name} beside it, or save the optimiser\'s state in the checkpoint'
+    )
+
+
+def _optimiser_eta(state: Any, path: Path) -> Eta:
+    groups = state.get("param_groups", []) if isinstance(state, Mapping) else []
+    rates = [float(group["lr"]) for group in groups if "lr" in group]
+    if len(rates) != len(groups) or not rates:
+        raise ValueError(f"the optimiser's state in {path} has no learning rates; give eta=[...]")
+    if len(set(rates)) == 1:
+        return rates[0]
+    if not all("param_names" in group for group in groups):
+        raise ValueError(
+            f"the optimiser in {path} has groups with different learning rates {rates} but without parameter names; "
+            "make it from model.named_parameters(), or give eta as {name: rate} in a sidecar, or eta=[...]"
+        )
+    named = {name: rate for group, rate in zip(groups, rates, strict=True) for name in group["param_names"]}
+    return dict(zip(unwrapped(named), named.values(), strict=True))
+
+
+def _checked(eta: Any, path: Path) -> Eta:
+    if isinstance(eta, dict) and eta:
+        return {str(name): _number(value, path) for name, value in eta.items()}
+    return _number(eta, path)
+
+
+def _number(value: Any, path: Path) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"eta of {path} must be a number, finite and not negative, got {value!r}")
+    return number
+
+
+def _read(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+    """(what loads the model's tensors, what else is of use: eta, optimiser). Tensors are only mapped until loaded."""
+    if path.suffix == ".safetensors":
+        from safetensors import SafetensorError, safe_open
+        from safetensors.torch import load_file
+
+        try:
+            with safe_open(path, framework="pt") as file:
+                extra: dict[str, Any] = dict(file.metadata() or {})
+        except SafetensorError as error:
+            raise ValueError(f"checkpoint {path} is not a safetensors file: {error}") from None
+        if "eta" in extra:  # a text, as all metadata are
+            with suppress(ValueError):
+                extra["eta"] = json.loads(extra["eta"])
+        return partial(load_file, path), extra
+    return _read_torch(path)
+
+
+def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+    import torch
+
+    with path.open("rb") as file:
+        head = file.read(8)
+    if b"PK".startswith(head[:2]) and not zipfile.is_zipfile(path):
+        raise ValueError(f"checkpoint {path} cannot be read: it was truncated")
+    if not head.startswith((b"PK", *PICKLES)):
+        raise ValueError(
+            f"checkpoint {path} cannot be read: it begins with {head!r}, so torch.save did not write it; save the "
+            "state dict with torch.save, or as .safetensors"
+        )
+    try:
+        with warnings.catch_warnings():  # of protocols and layouts: what matters is what comes out
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except Exception as error:  # of any kind: the file may hold any bytes
+        words = " ".join(str(error).split())
+        # torch wraps its reason in advice to switch the protection off.
+        reason = re.split("trusted source. |WeightsUnpickler error: ", words)[-1]
+        reason = re.split(" Please | Check ", reason)[0][:200]
+        if isinstance(error, pickle.UnpicklingError) and re.search("unsupported|GLOBAL|blocked", words, re.IGNORECASE):
+            raise ValueError(
+                f"checkpoint {path} is refused, because it holds more than tensors and could run code when loaded; "
+                f"save the state dict alone, best as safetensors ({reason})"
+            ) from None
+        raise ValueError(f"checkpoint {path} cannot be read, it may be truncated: {reason}") from None
+    if not isinstance(content, Mapping):
+        raise ValueError(f"checkpoint {path} must hold a state dict, got {type(content).__name__}")
+    state = next((content[key] for key in MODEL_KEYS if isinstance(content.get(key), Mapping)), content)
+    optimiser = next((content[key] for key in OPTIMISER_KEYS if isinstance(content.get(key), Mapping)), None)
+    extra: dict[str, Any] = {} if optimiser is None else {"optimiser": optimiser}
+    # Among the tensors of a state dict, a tensor of this name is a parameter.
+    if "eta" in content and not (state is content and isinstance(content["eta"], torch.Tensor)):
+        extra["eta"] = content["eta"]
+    tensors = {str(name): value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    if not tensors:
+        keys = list(content)[:10]
+        raise ValueError(
+            f"checkpoint {path} must hold tensors, at the top or under one of {MODEL_KEYS}, got only {keys}"
+        )
+    return lambda: tensors, extra
+
+
+def _natural(path: str) -> list[Any]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]

@@ -1,0 +1,229 @@
+"""Config: what a TOML file says about a run, checked, with every default filled in.
+
+Relative paths are relative to the file. A run writes its own config, resolved, to its folder (`run.toml`), with the
+version and commit that made it: running that file again does the same, and finds everything done.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sdi.arguments import AUDITS, LEAST_BUDGET, MEMORIES
+from sdi.errors import nearest
+from sdi.files import expand, write_whole
+from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
+from sdi.loop import Loop
+from sdi.result.result import MODES
+from sdi.run.attribute import BACKENDS
+from sdi.run.draw_sketches import Drawing
+from sdi.run.spread_pilot import check_spread
+from sdi.sketch.hashing import FAMILIES
+from sdi.store.store import DTYPES
+from sdi.version import __version__
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+RUN_FILE = "run.toml"
+MADE_BY = "made_by"  # a table for the reader, ignored when the file is read
+WHOLE = "none"  # TOML has no null: m = "none" keeps gradients whole
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run. Paths are absolute; the names and meanings are those of `sdi.attribute`."""
+
+    script: Path  # defines model(), loss(model, batch), train(), query()
+    checkpoints: tuple[str, ...]  # globs
+    body: tuple[str, ...]
+    step: str
+    store: Path  # the run's folder; runs/NAME beside NAME.toml unless given
+    result: Path  # result.safetensors in the store unless given
+    end: str | None = None
+    eta: tuple[float, ...] | None = None
+    m: int | None = 2048
+    spread: bool = False
+    seed: int = 0
+    family: str = "table"
+    sketch: str | Mapping[str, str] = "tensor"  # as `SketchMap.draw` takes it; a file's path is absolute here
+    mode: str = "query"
+    backend: str = "fast"
+    dtype: str = "float32"
+    repeats: int = 1
+    shard: int = 256
+    audit: str = "first"
+    memory: str = "auto"
+    budget: int | None = None
+
+    @property
+    def loop(self) -> Loop:
+        return Loop(body=self.body, step=self.step, end=self.end)
+
+    @property
+    def drawing(self) -> Drawing:
+        return Drawing(self.m, self.spread, self.seed, self.family, self.sketch, self.repeats)
+
+    def points(self) -> list[Checkpoint]:
+        return find_checkpoints(self.checkpoints, self.eta)
+
+
+KEYS = tuple(f.name for f in fields(Config))
+NEEDED = tuple(f.name for f in fields(Config) if f.default is MISSING and f.name not in ("store", "result"))
+TEXTS = ("script", "step", "end", "store", "result")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "family": FAMILIES,
+    "mode": tuple(MODES),
+    "backend": BACKENDS,
+    "dtype": DTYPES,
+    "audit": AUDITS,
+    "memory": MEMORIES,
+}
+LEAST = {"m": 1, "seed": 0, "repeats": 1, "shard": 1, "budget": LEAST_BUDGET}
+
+
+def read_config(path: str | Path) -> Config:
+    """The config in a TOML file; an unknown, missing or mistyped key is an error that names it."""
+    path = expand(path)
+    if not path.is_file():
+        raise ValueError(f"config {path} does not exist")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"config {path} is not TOML: {error}") from None
+    content.pop(MADE_BY, None)
+    for key in content:
+        if key not in KEYS:
+            raise ValueError(f"config {path} has an unknown key {key!r}{nearest(key, KEYS)}; it may have {_list(KEYS)}")
+    missing = [key for key in NEEDED if key not in content]
+    if missing:
+        raise ValueError(f"config {path} lacks {_list(missing)}; it must have {_list(NEEDED)}")
+    return _resolve({key: _typed(key, value, path) for key, value in content.items()}, path)
+
+
+def _resolve(values: dict[str, Any], path: Path) -> Config:
+    folder = path.resolve().parent
+    store = folder / expand(values.pop("store", Path("runs") / path.stem))
+    script = folder / expand(values.pop("script"))
+    if not script.is_file():
+        raise ValueError(f"script must be a Python file, got {script}, which does not exist")
+    globs = tuple(os.path.join(glob.escape(str(folder)), expand(p)) for p in values.pop("checkpoints"))
+    if "sketch" in values:
+        absolute = partial(_moved, move=lambda file: str((folder / expand(file)).resolve()))
+        values["sketch"] = _each(values["sketch"], absolute)
+    result = folder / expand(values.pop("result")) if "result" in values else store / "result.safetensors"
+    if values.get("spread"):
+        check_spread(values.get("m", Config.m), values.get("backend", Config.backend))
+    return Config(script=script.resolve(), checkpoints=globs, store=store.resolve(), result=result.resolve(), **values)
+
+
+def _typed(key: str, value: Any, path: Path) -> Any:
+    """The value as the dataclass holds it, or an error with the rule."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if key in CHOICES:
+        rule, good = f"one of {CHOICES[key]}", value in CHOICES[key]
+    elif key == "sketch":
+        rule, good = "a text in quotes, or a table from patterns of parameter names to texts", _is_sketch(value)
+    elif key in TEXTS:
+        rule, good = "a text in quotes", isinstance(value, str) and value != ""
+    elif key == "spread":
+        rule, good = "true or false", isinstance(value, bool)
+    elif key in LEAST:
+        rule, good = f"a whole number, at least {LEAST[key]}", whole and value >= LEAST[key]
+        if key == "m":
+            rule, good = f'{rule}, or "{WHOLE}" to keep gradients whole', good or value == WHOLE
+            value = None if value == WHOLE else value
+    else:
+        kind: Any = (int, float) if key == "eta" else str
+        value = [value] if isinstance(value, str) else value
+        rule = "a list of numbers" if key == "eta" else "a list of texts"
+        good = isinstance(value, list) and bool(value)
+        good = good and all(isinstance(v, kind) and not isinstance(v, bool) for v in value)
+        value = tuple(value) if good else value
+    if not good:
+        raise ValueError(f"{key} must be {rule}, got {value!r} in {path}")
+    return value
+
+
+def save_run(config: Config, points: Sequence[Checkpoint]) -> Path:
+    """Write the replayable config to the run's folder: the checkpoints as found, each with its eta, all defaults."""
+    folder = config.store
+    values: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(Config)}
+    for key in ("script", "store", "result"):
+        values[key] = _relative(values[key], folder)
+    values["checkpoints"] = [glob.escape(_relative(p.path.resolve(), folder)) for p in points]
+    if not any(isinstance(p.eta, dict) for p in points):
+        values["eta"] = [p.eta for p in points]
+    values["m"] = WHOLE if config.m is None else config.m
+    values["sketch"] = _each(config.sketch, partial(_moved, move=lambda file: _relative(Path(file), folder)))
+    made_by = {"sdi": __version__, "commit": commit_of(config.script.parent)}
+    lines = [f"# Run again with: sdi run {RUN_FILE}", *_toml(values), "", f"[{MADE_BY}]", *_toml(made_by)]
+    write_whole(folder / RUN_FILE, ("\n".join(lines) + "\n").encode())
+    return folder / RUN_FILE
+
+
+def _is_sketch(value: Any) -> bool:
+    texts = list(value.values()) if isinstance(value, dict) else [value]
+    return bool(texts) and all(isinstance(text, str) and text for text in texts)
+
+
+def _each(sketch: str | Mapping[str, str], change: Callable[[str], str]) -> str | dict[str, str]:
+    return change(sketch) if isinstance(sketch, str) else {k: change(v) for k, v in sketch.items()}
+
+
+def _moved(spec: str, move: Callable[[str], str]) -> str:
+    """A sketch's spec with its file's path changed, if it names a file."""
+    file, colon, name = spec.rpartition(":")
+    return f"{move(file)}{colon}{name}" if file.endswith(".py") else spec
+
+
+def commit_of(folder: Path) -> str | None:
+    """The commit that a folder is at, with a "+" if there are changes; None outside a repository."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """So that a project can be moved; absolute where there is no way from one to the other."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return str(path)
+
+
+def _toml(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key} = {_literal(value)}" for key, value in values.items() if value is not None]
+
+
+def _literal(value: Any) -> str:
+    """A TOML literal. Its basic strings and numbers are JSON's, but for one character.
+
+    >>> _literal(["a", 1e-05, 3])
+    '["a", 1e-05, 3]'
+    """
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_literal(k)} = {_literal(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_literal(v) for v in value) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,83 @@
+"""Script: the user's Python file that says what model, loss and data are. It is run: that is its point."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FUNCTIONS = ("model", "loss", "train", "query")
+MARK = "__sdi_script__"
+
+
+@dataclass(frozen=True)
+class Script:
+    """The four functions of a script."""
+
+    model: Callable[[], Any]
+    loss: Callable[[Any, Any], Any]
+    train: Callable[[], Iterable[Any]]
+    query: Callable[[], Iterable[Any]]
+
+
+def load_script(path: Path) -> Script:
+    """Run the file and take its functions; a missing one is named."""
+    if not path.is_file():
+        raise ValueError(f"script {path} does not exist")
+    module = _run(path)
+    missing = [f"{name}()" for name in FUNCTIONS if not callable(getattr(module, name, None))]
+    if missing:
+        raise ValueError(
+            f"script {path} does not define {', '.join(missing)}; it must define model(), loss(model, batch), "
+            "train() and query()"
+        )
+    return Script(*(getattr(module, name) for name in FUNCTIONS))
+
+
+def where_in_script(error: BaseException, script: Path | None = None) -> str | None:
+    """The place in the user's code that an error came from; None if it did not, or if the message is our own.
+
+    The user's is the script, and whatever it imports that is not installed.
+    """
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    place, ours = None, False
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        top = _top_package(frame.f_globals)
+        ours = top == "sdi"
+        installed = ours or top in sys.stdlib_module_names or "-packages" in file or file.startswith("<")
+        if frame.f_globals.get(MARK) or file == str(script) or not installed:
+            place = f"{file}, line {line}" + ("" if name == "<module>" else f", in {name}()")
+    return None if ours else place
+
+
+def _top_package(scope: Mapping[str, Any]) -> str:
+    """Of a module's globals; that of `python -m sdi` has another name than its package's."""
+    return str(scope.get("__package__") or scope.get("__name__", "")).partition(".")[0]
+
+
+def _run(path: Path) -> ModuleType:
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # the script may import its neighbours
+    spec = importlib.util.spec_from_file_location(_name(path), path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"script must be a Python file, got {path}")
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__[MARK] = True
+    sys.modules[spec.name] = module  # where a data loader's workers look for its classes
+    spec.loader.exec_module(module)
+    return module
+
+
+def _name(path: Path) -> str:
+    """The file's own name, so that other processes can import it; unless that name is another module's."""
+    other = sys.modules.get(path.stem)
+    taken = path.stem in sys.stdlib_module_names or (other is not None and not hasattr(other, MARK))
+    return f"sdi_script_{path.stem}" if taken else path.stem

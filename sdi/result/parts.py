@@ -1,0 +1,82 @@
+"""parts: influence split over the body's parameters as well: which module, at which step.
+
+The parts of a training example sum to its row of `sdi`, and to its TracIn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sdi.arguments import some_of
+from sdi.files import expand
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.result.labelled import Labelled
+from sdi.result.score_store import etas, stack, weigh
+from sdi.result.stream_top import read_steps
+from sdi.scores import products as scores
+from sdi.scores.standard_error import sizes, standard_error_by_parameter
+from sdi.store.store import Store
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Of some training examples' influence on one query: sdi (train, parameter, step), tracin (train, parameter)."""
+
+    query: str
+    sdi: Labelled
+    tracin: Labelled
+    stderr: Labelled
+    tracin_stderr: Labelled
+
+    def plot(self, path: str | Path, *, train: Any = None) -> None:
+        """Draw one training example, by default the first: a row for each parameter (needs matplotlib)."""
+        from sdi.result.plot import plot_parts
+
+        plot_parts(self, expand(path), train)
+
+
+def parts(store: Store, checkpoints: Sequence[Checkpoint], query: str, train: Sequence[str]) -> Parts:
+    """Which parameters carry the influence of these training examples on the steps of a query."""
+    some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")
+    some_of("train", train, "ids")
+    steps, whole = [], []
+    errors: list[Array] = []
+    whole_errors: list[Array] = []
+    for checkpoint in checkpoints:
+        examples = store.read(checkpoint.key, "train", train)
+        asked = read_steps(store, checkpoint, [query])
+        eta = etas(checkpoint, store)
+        weighted = weigh(asked, eta)
+        split = scores.by_parameter(examples, weighted)
+        steps.append(np.stack([part[:, 0] for part in split.values()], axis=1))
+        whole.append(_products(examples.g, weighted.g[0], store))
+        a = sizes(examples, store.dtype, whole=True)
+        for found, summed in ((errors, False), (whole_errors, True)):
+            b = sizes(asked, store.dtype, whole=summed)
+            found.append(standard_error_by_parameter(store.sketch, a, b, eta)[:, 0])
+    coords: dict[str, tuple[Any, ...]] = {"train": tuple(train), "parameter": tuple(b.name for b in store.blocks)}
+
+    def labelled(arrays: Sequence[Array]) -> Labelled:
+        total = stack(arrays).sum(axis=0)  # standard errors, too: all checkpoints share one sketch
+        here = {**coords, "step": tuple(range(1, total.shape[2] + 1))} if total.ndim == 3 else coords
+        return Labelled(total, tuple(here), here)
+
+    return Parts(
+        query=str(query),
+        sdi=labelled(steps),
+        tracin=labelled(whole),
+        stderr=labelled([e.swapaxes(1, 2) for e in errors]),
+        tracin_stderr=labelled(whole_errors),
+    )
+
+
+def _products(g_train: Float[Array, "n D"], g_query: Float[Array, "D"], store: Store) -> Float[Array, "n P"]:
+    return np.add.reduceat(g_train * g_query, [b.start for b in store.blocks], axis=1, dtype=np.float64)

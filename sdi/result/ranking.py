@@ -1,0 +1,140 @@
+"""top: the training examples that most influence a query, with error bars and a mark where the order is noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from sdi.arguments import at_least_one, number, one_of, whole
+from sdi.scores.standard_error import Z95
+from sdi.scores.summaries import late_mass
+
+if TYPE_CHECKING:
+    from sdi.result.result import Result
+
+ORDERS = ("signed", "absolute", "late")
+LATE = 0.5  # by "late": only examples with at least this share of their influence in the later half of the loop
+Array = np.ndarray
+
+
+class TopRow(NamedTuple):
+    rank: int
+    train: str
+    score: float
+    stderr: float
+    late: float  # share of |score| in the later half of the loop; NaN without steps
+    tied: bool  # the next row, shown or not, might as well stand here: the difference is within noise
+
+
+@dataclass(frozen=True)
+class Top:
+    """A ranking. Prints as a table."""
+
+    query: str
+    steps: str
+    by: str
+    rows: tuple[TopRow, ...]
+
+    def __iter__(self) -> Iterator[TopRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        width = max([5, *(len(r.train) for r in self.rows)])
+        head = f"{'rank':>4}  {'train':<{width}}  {'score':>11}  +- 95%"
+        lines = [f"query {self.query}, {self.steps}, by {self.by}", head]
+        for r in self.rows:
+            tie = "  ~ this and the next might change places" if r.tied else ""
+            lines.append(f"{r.rank:>4}  {r.train:<{width}}  {r.score:>+11.4g}  {Z95 * r.stderr:.2g}{tie}")
+        return "\n".join(lines)
+
+
+def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: str, late: float) -> Top:
+    """See `Result.top`."""
+    k = check_order(k, by, late)
+    j = result.tracin.position("query", query)
+    scores, errors = result.tracin.values[:, j], result.tracin_stderr.values[:, j]
+    words = "all steps"
+    if result.mode in ("query", "train"):
+        sdi, tau = result.sdi.values[:, j], len(result.sdi.coords["step"])
+        first, last = step_range(steps, tau)
+        if steps is not None:
+            scores = sdi[:, first - 1 : last].sum(axis=-1)
+            # Steps share one sketch, so their errors may all point one way.
+            errors = result.stderr.values[:, j, first - 1 : last].sum(axis=-1)
+            words = step_words(first, last, tau)
+        shares = late_mass(np.abs(sdi), result.halves[j] if result.mode == "query" else result.halves)
+    elif steps is None and by != "late":
+        shares = np.full(len(scores), np.nan)
+    else:
+        raise ValueError(f"steps and by='late' need one step axis; this result has mode={result.mode!r}")
+    keys = order_keys(scores, shares, by, late)
+    order = [i for i in np.argsort(-keys, kind="stable")[: k + 1] if keys[i] > -np.inf]
+    ids = [str(i) for i in result.tracin.coords["train"]]
+    return Top(str(query), words, by, top_rows(ids, order, scores, keys, errors, shares, k))
+
+
+def check_order(k: int, by: str, late: float = LATE) -> int:
+    """k as Python's own integer; a ranking that cannot be made is refused."""
+    k = whole("k", k)
+    at_least_one("k", k)
+    one_of("by", by, ORDERS)
+    number("late", late, "a number from 0 to 1", lambda share: 0 <= share <= 1)
+    return k
+
+
+def order_keys(scores: Float[Array, "..."], shares: Float[Array, "..."] | None, by: str, late: float) -> Array:
+    """What to sort by, largest first; -inf for what is to be left out."""
+    if by == "signed":
+        return np.asarray(scores)
+    if by == "absolute" or shares is None:
+        return np.abs(scores)
+    return np.where(np.nan_to_num(shares, nan=-1.0) >= late, np.abs(scores), -np.inf)
+
+
+def top_rows(
+    ids: list[str], order: Sequence[int], scores: Array, keys: Array, errors: Array, late: Array, k: int
+) -> tuple[TopRow, ...]:
+    """The first k rows in this order, of which the last may be tied with one that is not shown.
+
+    What was ordered are the keys: two scores of opposite signs may be tied by size.
+    """
+    rows = []
+    for place, i in enumerate(order[:k]):
+        tied = False
+        if place + 1 < len(order):
+            n = order[place + 1]
+            noise = Z95 * np.hypot(errors[i], errors[n])
+            tied = bool(noise > 0 and abs(keys[i] - keys[n]) <= noise)
+        rows.append(TopRow(place + 1, ids[i], float(scores[i]), float(errors[i]), float(late[i]), tied))
+    return tuple(rows)
+
+
+def step_words(first: int, last: int, tau: int) -> str:
+    return f"step {first} of {tau}" if first == last else f"steps {first} to {last} of {tau}"
+
+
+def step_range(steps: slice | int | None, tau: int) -> tuple[int, int]:
+    """First and last step, from 1, both included.
+
+    >>> step_range(slice(17, 32), 40), step_range(None, 40), step_range(3, 40), step_range(slice(17, None), 40)
+    ((17, 32), (1, 40), (3, 3), (17, 40))
+    """
+    if steps is None:
+        return 1, tau
+    wanted = steps if isinstance(steps, slice) else slice(steps, steps)
+    try:
+        first = 1 if wanted.start is None else index(wanted.start)
+        last = tau if wanted.stop is None else index(wanted.stop)
+    except TypeError:
+        raise TypeError(f"steps must be a step or a slice of steps, got {steps!r}") from None
+    if wanted.step not in (None, 1) or not 1 <= first <= last <= tau:
+        raise ValueError(f"steps must lie within 1 to {tau}, first at most last, got {steps}")
+    return first, last

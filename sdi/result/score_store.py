@@ -1,0 +1,124 @@
+"""scoring: a store -> a Result, checkpoint by checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sdi.errors import NonFiniteError
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.result.labelled import Labelled
+from sdi.result.result import MODES, Result
+from sdi.scores import products as scores
+from sdi.scores.standard_error import doubts, sizes, standard_error
+from sdi.store.features import Features
+from sdi.store.store import Store
+
+Array = np.ndarray
+
+
+def score(
+    store: Store,
+    checkpoints: Sequence[Checkpoint],
+    train_ids: Sequence[str],
+    query_ids: Sequence[str],
+    mode: str,
+    info: Mapping[str, Any],
+) -> Result:
+    """Scores of these examples, weighted by eta and summed over checkpoints, with their standard errors."""
+    by_checkpoint, outside, stderr, total_stderr, taus = [], [], [], [], []
+    for checkpoint in checkpoints:
+        train = store.read(checkpoint.key, "train", train_ids)
+        query = store.read(checkpoint.key, "query", query_ids)
+        eta = etas(checkpoint, store)
+        weighted = weigh(query, eta)
+        match mode:
+            case "query":
+                main = scores.sdi(train, weighted)
+                outside.append(scores.outside(train, weighted))
+            case "train":
+                main = scores.sdi_train(train, weighted)
+                outside.append(scores.outside(weighted, train).T)
+            case "matrix":
+                main = scores.step_matrix(train, weighted)
+                outside.append(scores.tracin(train, weighted) - main.sum(axis=(2, 3)))
+            case _:
+                main = scores.tracin(train, weighted)
+                outside.append(np.zeros_like(main))
+        by_checkpoint.append(main)
+        stderr.append(_stderr(store, train, query, eta, mode))
+        total_stderr.append(_stderr(store, train, query, eta, "tracin"))
+        taus.append(train.tau if mode == "train" else query.tau)
+    info = {**info, "notes": [*info.get("notes", []), *doubts(store.sketch)]}
+    return make_result(
+        checkpoints, train_ids, query_ids, mode, by_checkpoint, outside, stderr, total_stderr, taus, info
+    )
+
+
+def make_result(
+    checkpoints: Sequence[Checkpoint],
+    train_ids: Sequence[str],
+    query_ids: Sequence[str],
+    mode: str,
+    main: Sequence[Array],
+    outside: Sequence[Array],
+    stderr: Sequence[Array],
+    total_stderr: Sequence[Array],
+    taus: Sequence[Array],
+    info: Mapping[str, Any],
+) -> Result:
+    """Label one array per checkpoint of each kind. A model may take more steps at one checkpoint than at another."""
+    by_checkpoint = stack(main)
+    dims = ("train", "query", *MODES[mode])
+    coords: dict[str, tuple[Any, ...]] = {
+        "checkpoint": tuple(c.key for c in checkpoints),
+        "train": tuple(train_ids),
+        "query": tuple(query_ids),
+        **{dim: tuple(range(1, size + 1)) for dim, size in zip(dims[2:], by_checkpoint.shape[3:], strict=True)},
+    }
+    return Result(
+        mode=mode,
+        by_checkpoint=Labelled(by_checkpoint, ("checkpoint", *dims), coords),
+        outside=Labelled(np.sum(outside, axis=0), dims[:2], coords),
+        stderr=Labelled(stack(stderr).sum(axis=0), dims, coords),
+        tracin_stderr=Labelled(np.sum(total_stderr, axis=0), dims[:2], coords),
+        tau=Labelled(np.max(taus, axis=0), ("train" if mode == "train" else "query",), coords),
+        info=dict(info),
+    )
+
+
+def stack(arrays: Sequence[Array]) -> Array:
+    """One array with a leading axis, shorter ones padded with zeros."""
+    shape = np.max([a.shape for a in arrays], axis=0)
+    return np.stack([np.pad(a, [(0, int(s - k)) for s, k in zip(shape, a.shape, strict=True)]) for a in arrays])
+
+
+def etas(checkpoint: Checkpoint, store: Store) -> Float[Array, "P"]:
+    """The weight of each parameter's part at a checkpoint."""
+    return np.array([checkpoint.eta_of(b.name) for b in store.blocks])
+
+
+def weigh(features: Features, eta: Float[Array, "P"]) -> Features:
+    """Every parameter's part times its eta."""
+    with np.errstate(over="ignore", invalid="ignore"):  # an error says more
+        columns = np.repeat(eta, [b.stop - b.start for b in features.blocks]).astype(features.values.dtype)
+        values = features.values * columns
+        outside = None if features.outside is None else features.outside * columns
+    try:
+        return Features(values, features.tau, features.blocks, features.sketch, outside, features.ids)
+    except NonFiniteError:  # not the gradients' fault: they were finite
+        raise NonFiniteError(
+            f"eta {eta.max():g} is too large: times a gradient, it does not fit into {values.dtype}; give a smaller "
+            "eta, or use dtype='float64'"
+        ) from None
+
+
+def _stderr(store: Store, train: Features, query: Features, eta: Array, mode: str) -> Array:
+    a = sizes(train, store.dtype, whole=mode in ("query", "tracin"))
+    b = sizes(query, store.dtype, whole=mode in ("train", "tracin"))
+    error = standard_error(store.sketch, a, b, eta)
+    # (n, tau, q) or (n, tau, q, tau'): training axes first; the query's axis stands second in a result.
+    return error.swapaxes(1, 2) if mode in ("train", "matrix") else error

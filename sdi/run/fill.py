@@ -1,0 +1,195 @@
+"""fill: checkpoints x sides -> a store with the features of every example. What is there is not made again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sdi.backends import Backend
+from sdi.errors import AuditError, StoreError
+from sdi.inputs.batches import Examples, count_examples, read_batches, shapes_of, take_examples
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.loop import Loop
+from sdi.store.features import Features
+from sdi.store.recheck_row import alone, check_row
+from sdi.store.store import Row, Store
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a long run says of itself after every batch."""
+
+    checkpoint: int  # from 1
+    checkpoints: int
+    side: str
+    done: int  # examples of this side at this checkpoint, those reused among them
+    reused: int
+
+
+@dataclass
+class Job:
+    """Everything that does not change from batch to batch."""
+
+    backend: Backend
+    model: Any
+    loss: Callable[[Any, Any], Any]
+    loop: Loop
+    options: Mapping[str, Any]  # audit, memory, budget
+    shard: int = 256  # examples per file: what a killed run may lose
+    progress: Callable[[Progress], None] = lambda progress: None
+
+
+def fill(
+    stores: Store | Sequence[Store],
+    job: Job,
+    checkpoints: Sequence[Checkpoint],
+    sides: Mapping[str, Side],
+    steps: Mapping[str, bool],
+) -> dict[str, tuple[str, ...]]:
+    """Make the features that the stores lack, and return the ids of each side in the order of its loader.
+
+    Several stores, of one model with several sketches, are filled checkpoint by checkpoint, each loaded once.
+    """
+    stores = [stores] if isinstance(stores, Store) else stores
+    sides["query"].look()  # whose turn comes after the whole training side
+    with ExitStack() as stack:
+        for store in stores:
+            stack.enter_context(store.writing())
+        stack.enter_context(job.backend.weights_kept(job.model))
+        work = [(store, side, _featurizer(job, store, steps[side.name])) for store in stores for side in sides.values()]
+        for k, checkpoint in enumerate(checkpoints):
+            weights = _Weights(job, checkpoint)
+            for store, side, make in work:
+                place = (k + 1, len(checkpoints))
+                _fill_side(store, job, checkpoint, side, make, weights, place)
+    return {name: side.ids for name, side in sides.items()}
+
+
+@dataclass
+class Side:
+    """The examples of a loader, which must be the same whenever it is read."""
+
+    name: str
+    loader: Iterable[Any]
+    contents: dict[str, tuple[str, str]] | None = None  # of each id, with its shapes, in the order of the first pass
+    looked: bool = False
+    probed: bool = False  # whether a stored row was compared with the model's
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(self.contents or ())
+
+    def look(self) -> None:
+        """One pass for the ids alone, so that what is wrong with them is said before any work is done.
+
+        Not of an iterator, which can be read only once. Nothing is kept: examples may be drawn anew in every pass.
+        """
+        if not self.looked and not isinstance(self.loader, Iterator):
+            for _ in self.read():
+                pass
+            self.contents, self.looked = None, True
+
+    def read(self) -> Iterator[Examples]:
+        """One pass. Other examples than before, or an id that names another one now, are refused.
+
+        Of other shapes, an example may be the same, padded to the longest of another batch.
+        """
+        now: dict[str, tuple[str, str]] = {}
+        for examples in read_batches(self.loader, self.name):
+            shapes = shapes_of(examples.batch)
+            for i, content in zip(examples.ids, examples.contents, strict=True):
+                before = (self.contents or {}).get(i, (content, shapes))
+                if before[1] == shapes and before[0] != content:
+                    raise ValueError(
+                        f"{self.name} example {i!r} has other content when it is read again; ids must name examples, "
+                        "not places in a shuffled loader"
+                    )
+                now[i] = content, shapes
+            yield examples
+        odd = sorted(set(now) ^ set(now if self.contents is None else self.contents))
+        if odd:
+            raise ValueError(
+                f"{self.name} must give the same examples whenever it is read; {odd[0]!r} is there only at times"
+            )
+        self.contents = self.contents or now
+
+
+@contextmanager
+def told_where(place: str) -> Iterator[None]:
+    """Errors of ours say at which checkpoint, too."""
+    try:
+        yield
+    except (ValueError, AuditError) as error:
+        if len(error.args) == 1:  # others make their message from several
+            error.args = (f"{error} ({place})",)
+        raise
+
+
+def _featurizer(job: Job, store: Store, steps: bool) -> Any:
+    return job.backend.Featurizer(job.model, job.loss, loop=job.loop, sketch=store.sketch, steps=steps, **job.options)
+
+
+class _Weights:
+    """Loads a checkpoint the first time that an example needs it, and never twice."""
+
+    def __init__(self, job: Job, checkpoint: Checkpoint) -> None:
+        self.job, self.checkpoint, self.model = job, checkpoint, None
+
+    def load(self) -> Any:
+        if self.model is None:
+            self.model = self.checkpoint.load_into(self.job.model, self.job.backend)
+        return self.model
+
+
+def _fill_side(
+    store: Store,
+    job: Job,
+    checkpoint: Checkpoint,
+    side: Side,
+    make: Any,
+    weights: _Weights,
+    place: tuple[int, int],
+) -> None:
+    stored = store.rows(checkpoint.key, side.name)
+    waiting: list[tuple[Features, list[str]]] = []
+    done = reused = 0
+
+    def made(batch: Any, ids: Sequence[str], rows: list[int], how: Callable[..., Features]) -> Features:
+        make.model = weights.load()
+        part = batch if len(rows) == len(ids) else take_examples(batch, rows, count_examples(batch))
+        with told_where(f"{side.name}, checkpoint {checkpoint.path}"):
+            return how(part, tuple(ids[k] for k in rows))
+
+    def flush() -> None:
+        if waiting:
+            features = Features.concatenate([part for part, _ in waiting])
+            store.append(checkpoint.key, side.name, features, [c for _, contents in waiting for c in contents])
+            waiting.clear()
+
+    for batch, ids, contents in side.read():
+        missing = [k for k, i in enumerate(ids) if not _is_stored(stored, i, contents[k], side.name)]
+        if len(missing) < len(ids) and not side.probed and job.options.get("audit") != "off":
+            side.probed = True
+            known = next(k for k in range(len(ids)) if k not in missing)
+            check_row(store, checkpoint, side.name, made(batch, ids, [known], alone(make)), make)
+        if missing:
+            waiting.append((made(batch, ids, missing, make), [contents[k] for k in missing]))
+            if sum(len(contents) for _, contents in waiting) >= job.shard:
+                flush()
+        done += len(ids)
+        reused += len(ids) - len(missing)
+        job.progress(Progress(*place, side.name, done, reused))
+    flush()
+
+
+def _is_stored(stored: Mapping[str, Row], i: str, content: str, side: str) -> bool:
+    if i not in stored:
+        return False
+    if stored[i].content != content:
+        raise StoreError(
+            f"{side} example {i!r} has other content than when it was stored; give it another id (or, if it is only "
+            "padded to another length, pad all batches to one)"
+        )
+    return True

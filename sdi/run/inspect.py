@@ -1,0 +1,172 @@
+"""inspect: what a run will do, see and cost, before it is started. Nothing is written.
+
+One batch of each side is run three times at the first checkpoint: once to load what libraries load on first use, once
+for the plan and the memory, once for the clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sdi.backends import backend as backend_named
+from sdi.inputs.batches import count_examples, name_examples, read_batches
+from sdi.run.attribute import steps_of
+from sdi.run.runs import Run, open_stores
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One loader: its examples, and what a batch of it took."""
+
+    examples: int
+    batch: int  # examples of the batch that was timed
+    steps: int  # the most loop steps seen there
+    seconds: float  # for that batch
+    peak_bytes: int | None  # memory it took beside what was held before; None where that cannot be seen
+    stored_bytes: int  # of this side's features when the run is done
+    stored_examples: int  # that need no work: at the first checkpoint
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a run is made of. Bytes and seconds are estimates from one batch of each side."""
+
+    checkpoints: list[dict[str, Any]]
+    parameters: list[dict[str, Any]]  # of the body: name, shape, route, calls per pass, calls outside the loop
+    numbers: int  # body parameters in all
+    sketched: int  # numbers per example and step that are kept
+    sides: dict[str, Side]
+    seconds: float
+    memory_bytes: int | None
+    store: str
+    store_bytes: int  # when done
+    stored_bytes: int  # now
+    result_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
+    """Look at everything that a run needs, and time one batch of each side."""
+    c = the.config
+    points = the.points
+    verbs = backend_named("fast" if c.backend == "exact" else c.backend)
+    shapes = verbs.body_shapes(the.model, c.loop)
+    sketch = the.draw(shapes, c.seed)
+    if c.backend == "exact":
+        sketch = type(sketch).keep(shapes)
+    sides, table = {}, []
+    with verbs.weights_kept(the.model):
+        tell(f"loading {points[0].path.name}")
+        model = points[0].load_into(the.model, verbs)
+        for side, loader in the.loaders.items():
+            tell(f"counting {side}")
+            examples = sum(len(part.ids) for part in read_batches(loader, side))
+            batch = name_examples(next(iter(loader))).batch
+            tell(f"timing a batch of {side}")
+            steps = steps_of(c.mode)[side] and c.backend != "exact"  # which holds no steps of queries
+            options = {"audit": "off", "memory": c.memory, "budget": c.budget}
+            new = partial(verbs.Featurizer, model, the.script.loss, loop=c.loop, sketch=sketch, steps=steps, **options)
+            new()(batch)  # thrown away: what libraries load on first use is nobody's memory
+            make = new()
+            features, seconds, peak = _measure(partial(make, batch))
+            tau = int(features.tau.max())
+            bytes_each = sketch.size * np.dtype(c.dtype).itemsize * (tau if steps else 1)
+            stored = 0 if c.backend == "exact" else examples * bytes_each * len(points) * c.repeats
+            done = _stored_examples(the, side)
+            sides[side] = Side(examples, count_examples(batch), tau, seconds, peak, stored, done)
+            coverage = getattr(make, "coverage", None)
+        if coverage is not None:
+            table = [row._asdict() for row in coverage]
+    n, q = sides["train"].examples, sides["query"].examples
+    steps_scored = {"query": sides["query"].steps, "train": sides["train"].steps, "tracin": 1}
+    steps_scored["matrix"] = steps_scored["query"] * steps_scored["train"]
+    peaks = [s.peak_bytes for s in sides.values()]
+    held = n * sketch.size * features.values.itemsize if c.backend == "exact" else 0  # the training gradients
+    return Inspection(
+        checkpoints=[{"path": str(p.path), "eta": p.eta, "bytes": p.path.stat().st_size} for p in points],
+        parameters=table or [{"parameter": name, "shape": shape} for name, shape in shapes.items()],
+        numbers=sum(int(np.prod(shape)) for shape in shapes.values()),
+        sketched=sketch.size,
+        sides=sides,
+        seconds=sum(_seconds_left(s, len(points) * c.repeats) for s in sides.values()),
+        memory_bytes=None if None in peaks else max(p for p in peaks if p is not None) + held,
+        store=str(c.store),
+        store_bytes=sum(s.stored_bytes for s in sides.values()),
+        stored_bytes=sum(f.stat().st_size for f in c.store.rglob("shard-*") if f.is_file()),
+        result_bytes=8 * n * q * steps_scored[c.mode] * (len(points) + 1),
+    )
+
+
+def _seconds_left(side: Side, passes: int) -> float:
+    return passes * max(side.examples - side.stored_examples, 0) * side.seconds / side.batch
+
+
+def _stored_examples(the: Run, side: str) -> int:
+    """How many examples of a side the store holds already, at the first checkpoint."""
+    if the.config.backend == "exact" or not (the.place(the.config.seed) / "manifest.json").is_file():
+        return 0
+    stored = open_stores(the, the.script.loss)[0].rows(the.points[0].key, side)
+    return sum(i in stored for part in read_batches(the.loaders[side], side) for i in part.ids)
+
+
+def _measure(work: Callable[[], Any]) -> tuple[Any, float, int | None]:
+    """What it gives, the seconds of a second time, and the peak of memory over what was held before the first.
+
+    The first time takes pages that the second finds ready: watched alone, the second would seem to need none.
+    """
+    _give_back()
+    held = _start_peak()
+    out = work()
+    began = time.perf_counter()
+    work()
+    seconds = time.perf_counter() - began
+    peak = _read_peak()
+    return out, seconds, None if held is None or peak is None else max(peak - held, 0)
+
+
+def _give_back() -> None:
+    """Free pages that an earlier run has left: found ready, they would hide what this one takes."""
+    gc.collect()
+    with suppress(AttributeError, OSError):  # not glibc: nothing to trim
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _start_peak() -> int | None:
+    """Put the peak mark back to what is held now, and return that."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        return int(torch.cuda.memory_allocated())
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _read_peak() -> int | None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int | None:
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+    return None

@@ -1,0 +1,228 @@
+"""Runs: a config, carried out. `run` is `sdi.attribute`; `featurize` fills the store only, `score` only reads it.
+
+Everything in a run's folder comes from here: the store's own files, `run.toml` and the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sdi.backends import backend as backend_named
+from sdi.errors import StoreError
+from sdi.inputs.batches import read_batches
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.inputs.config import Config, read_config, save_run
+from sdi.inputs.script import Script, load_script
+from sdi.result.result import Result
+from sdi.result.score_store import score as score_store
+from sdi.run.attribute import attribute, average, make_stores, run_info, steps_of, store_config
+from sdi.run.fill import Job, Progress, Side, fill
+from sdi.run.spread_pilot import stored_widths
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.store import Store, differences
+
+Tell = Callable[[Progress], None]
+
+
+class Loader:
+    """What a script's train() or query() gives, as often as asked; a generator is made anew each time."""
+
+    def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
+        self.make = make
+        self.first = make()
+        if not any(hasattr(self.first, name) for name in ("__iter__", "__getitem__")):
+            name = getattr(make, "__name__", "train")
+            raise ValueError(f"{name}() of the script must return batches, got {self.first!r}")
+
+    def __iter__(self) -> Iterator[Any]:
+        again = iter(self.first)
+        return iter(self.make()) if again is self.first else again
+
+    @property
+    def batches(self) -> int | None:
+        """How many, where the loader can tell."""
+        return len(self.first) if isinstance(self.first, Sized) else None
+
+
+@dataclass
+class Run:
+    """A config with its script; what is costly is made when first asked for."""
+
+    config: Config
+    made: int = 0  # features made in this process, and those found in the store, over all checkpoints
+    reused: int = 0
+    _seen: dict[tuple[int, str], Progress] = field(default_factory=dict)
+    _saved: bool = False
+
+    @classmethod
+    def read(cls, path: str | Path) -> Run:
+        return cls(read_config(path))
+
+    @cached_property
+    def points(self) -> list[Checkpoint]:
+        return self.config.points()
+
+    @cached_property
+    def script(self) -> Script:
+        return load_script(self.config.script)
+
+    @cached_property
+    def model(self) -> Any:
+        model = self.script.model()
+        if model is None:
+            raise ValueError(f"model() in {self.config.script} must return a model, got None; does it lack a return?")
+        return model
+
+    @cached_property
+    def loaders(self) -> dict[str, Loader]:
+        return {"train": Loader(self.script.train), "query": Loader(self.script.query)}
+
+    def ids(self) -> dict[str, tuple[str, ...]]:
+        """The ids of each side in the order of its loader."""
+        return {
+            side: tuple(i for part in read_batches(loader, side) for i in part.ids)
+            for side, loader in self.loaders.items()
+        }
+
+    def place(self, seed: int) -> Path:
+        """The store of one sketch, where `attribute` puts it."""
+        return self.config.drawing.place(self.config.store, seed)
+
+    def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
+        """The sketch of a seed. Where m is spread, with the widths of the store; before there is one, one m for all."""
+        c = self.config
+        widths = stored_widths(self.place(c.seed)) if c.spread else None
+        return c.drawing.draw(shapes, seed, widths)
+
+    def settings(self, model: Any, loss: Any) -> dict[str, Any]:
+        """What the store's features are made with, besides the sketch."""
+        c = self.config
+        return store_config(model, loss, c.loop, c.backend, c.mode, c.dtype, c.drawing)
+
+    def watch(self, tell: Tell) -> Tell:
+        """Count what is made and what is reused, and write the run's config as soon as there is a store for it."""
+
+        def told(progress: Progress) -> None:
+            key = (progress.checkpoint, progress.side)
+            before = self._seen.get(key)
+            done, reused = (before.done, before.reused) if before and before.done < progress.done else (0, 0)
+            self.reused += progress.reused - reused
+            self.made += (progress.done - progress.reused) - (done - reused)
+            self._seen[key] = progress
+            if not self._saved and (self.place(self.config.seed) / "manifest.json").is_file():
+                self.save()
+            tell(progress)
+
+        return told
+
+    def save(self) -> None:
+        """Write the replayable config, once."""
+        if not self._saved:
+            save_run(self.config, self.points)
+            self._saved = True
+
+
+def run(the: Run, tell: Tell = lambda progress: None) -> Result:
+    """`sdi.attribute` as the config says. The result is saved."""
+    c = the.config
+    exact = c.backend == "exact"
+    result = attribute(
+        the.model,
+        loss=the.script.loss,
+        loop=c.loop,
+        checkpoints=c.checkpoints,
+        train=the.loaders["train"],
+        query=the.loaders["query"],
+        m=c.m,
+        spread=c.spread,
+        seed=c.seed,
+        family=c.family,
+        sketch=c.sketch,
+        eta=c.eta,
+        mode=c.mode,
+        backend=c.backend,
+        store=None if exact else c.store,
+        dtype=c.dtype,
+        repeats=c.repeats,
+        shard=c.shard,
+        audit=c.audit,
+        memory=c.memory,
+        budget=c.budget,
+        progress=the.watch(tell),
+    )
+    return _save(the, result)
+
+
+def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[str, ...]]:
+    """Fill the store; what is there is not made again. Returns the ids of each side."""
+    c = the.config
+    if c.backend == "exact":
+        raise ValueError("backend 'exact' keeps no features; use `sdi run`, or another backend")
+    options = {"audit": c.audit, "memory": c.memory, "budget": c.budget}
+    job = Job(backend_named(c.backend), the.model, the.script.loss, c.loop, options, c.shard, the.watch(tell))
+    sides = {name: Side(name, loader) for name, loader in the.loaders.items()}
+    made_with = the.settings(the.model, the.script.loss)
+    stores = make_stores(c.store, job, the.points, sides, made_with, c.drawing)
+    ids = fill(stores, job, the.points, sides, steps_of(c.mode))
+    the.save()
+    return ids
+
+
+def score(the: Run) -> Result:
+    """From the store alone: the data is read for its ids, the model is not built. The result is saved."""
+    c = the.config
+    if c.backend == "exact":
+        raise ValueError("backend 'exact' keeps no features to score; use `sdi run`")
+    stores = open_stores(the, the.script.loss)
+    ids = the.ids()
+    for store in stores:
+        check_filled(store, the.points, ids)
+    info = run_info(the.points, c.drawing, c.mode, c.backend)
+    results = [score_store(store, the.points, ids["train"], ids["query"], c.mode, info) for store in stores]
+    return _save(the, results[0] if len(results) == 1 else average(results))
+
+
+def check_filled(store: Store, points: Sequence[Checkpoint], ids: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a store that lacks some of these examples, by side, at some checkpoint."""
+    for point in points:
+        for side, names in ids.items():
+            stored = store.rows(point.key, side)
+            lacking = [i for i in names if i not in stored]
+            if lacking:
+                raise StoreError(
+                    f"store {store.path} lacks {len(lacking)} of {len(names)} {side} examples at checkpoint "
+                    f"{point.path.name}, {lacking[0]!r} among them; run `sdi featurize` first"
+                )
+
+
+def open_stores(the: Run, loss: Any = None) -> list[Store]:
+    """The run's stores as they stand, if they were made with the config's settings."""
+    stores = []
+    for seed in the.config.drawing.seeds:
+        place = the.place(seed)
+        if not (place / "manifest.json").is_file():
+            raise StoreError(f"{place} holds no features yet; run `sdi featurize` or `sdi run` first")
+        store = Store(place)
+        old = store.manifest["config"]
+        new = {**the.settings(None, loss), "model": old["model"]}
+        new["loss"] = old["loss"] if loss is None else new["loss"]
+        sketch = the.draw({b.name: b.shape for b in store.blocks}, seed)
+        found = {"config": old, "sketch": store.sketch.label}
+        different = list(differences(found, {"config": new, "sketch": sketch.label}))
+        if different:
+            lines = "\n  ".join(different)
+            raise StoreError(f"store {place} was made with other settings; use them, or a new folder:\n  {lines}")
+        stores.append(store)
+    return stores
+
+
+def _save(the: Run, result: Result) -> Result:
+    the.config.store.mkdir(parents=True, exist_ok=True)
+    the.config.result.parent.mkdir(parents=True, exist_ok=True)
+    the.save()
+    result.save(the.config.result)
+    return result

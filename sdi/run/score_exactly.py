@@ -1,0 +1,56 @@
+"""exact: scores without a sketch and without a store, training gradients held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sdi.backends import room
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.result.result import Result
+from sdi.result.score_store import make_result
+from sdi.run.fill import Progress, Side, told_where
+
+
+def score_exactly(
+    model: Any,
+    loss: Any,
+    loop: Any,
+    points: Sequence[Checkpoint],
+    sides: Mapping[str, Side],
+    mode: str,
+    options: Mapping[str, Any],
+    info: Mapping[str, Any],
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Result:
+    """See `attribute(backend="exact")`."""
+    if mode not in ("query", "tracin"):
+        raise ValueError(f"mode must be 'query' or 'tracin' with backend='exact', got {mode!r}; use m=None instead")
+    for point in points:
+        if isinstance(point.eta, dict):
+            raise ValueError(f"eta of {point.path} must be one number with backend='exact'; use m=None instead")
+    sides["query"].look()
+    fast = room("fast")
+    main, outside, taus = [], [], []
+    with fast.weights_kept(model):
+        for k, point in enumerate(points):
+            point.load_into(model, fast)
+            batches, places = {}, {}
+            for name, side in sides.items():
+                read = [part for part in side.read() if part.ids]  # a batch may be empty
+                at = {i: row for row, i in enumerate(i for part in read for i in part.ids)}
+                batches[name], places[name] = [part.batch for part in read], [at[i] for i in side.ids]
+            with told_where(f"checkpoint {point.path}"):
+                scores = fast.exact_scores(model, loss, batches["train"], batches["query"], loop=loop, **options)
+            rows = np.ix_(places["train"], places["query"])
+            main.append(point.eta * (scores.sdi if mode == "query" else scores.tracin)[rows])
+            outside.append(point.eta * scores.outside[rows] * (mode == "query"))
+            taus.append(scores.tau[places["query"]])
+            for name, side in sides.items():
+                progress(Progress(k + 1, len(points), name, len(side.ids), 0))
+    no_error = [np.zeros(part.shape) for part in main]
+    total = [np.zeros(part.shape) for part in outside]
+    train, query = sides["train"].ids, sides["query"].ids
+    return make_result(points, train, query, mode, main, outside, no_error, total, taus, info)

@@ -1,0 +1,87 @@
+"""How sure a sketched score is: a standard error for each, from the closed-form bound on its variance.
+
+A score is sum_k eta_k sum_p <S g_p, S phi_p> over checkpoints k and parameters p. Sketches of different parameters are
+independent, so within a checkpoint variances add; all checkpoints share one sketch, so between them standard deviations
+do. Norms are those of the sketched parts, whose squares are unbiased for the true ones.
+
+A store of float16 adds its rounding: every number x becomes x + e with |e| <= 2^-11 |x|. As errors that are independent
+of one another, those of phi add sum_i g_i^2 e_i^2 <= 2^-22 |g|^2 |phi|^2 to the variance, and those of g as much; of a
+sum over steps, each step adds its own. (Numbers below 2^-14 of their example's largest are rounded to 2^-25 of that,
+the size of float32's rounding, which is not counted either.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from sdi.sketch.bounds import worst_case
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
+
+Array = np.ndarray
+Z95 = 1.959963984540054
+ROUNDING = {np.dtype(np.float16): 2.0**-11}
+
+
+class Sizes(NamedTuple):
+    """Of each parameter's part of a feature: the square of its norm, and the variance that rounding adds to it."""
+
+    squares: Float[Array, "... P"]
+    rounding: Float[Array, "... P"] | None
+
+
+def sizes(features: Features, dtype: np.dtype, whole: bool) -> Sizes:
+    """Of features that were stored as dtype; if whole, of their sum over steps."""
+    squares = block_norms(features.g if whole else features.values, features)
+    if dtype not in ROUNDING:
+        return Sizes(squares, None)
+    rounded = block_norms(features.values, features)
+    if whole and features.has_steps:
+        rounded = rounded.sum(axis=1)
+        rounded += 0 if features.outside is None else block_norms(features.outside, features)
+    return Sizes(squares, ROUNDING[dtype] ** 2 * rounded)
+
+
+def standard_error(sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]) -> Float[Array, "n ..."]:
+    """Bound on the standard deviation of one checkpoint's scores: train (n, ...) against query."""
+    return np.sqrt(sum(np.tensordot(a, b, axes=(-1, -1)) for a, b in _variances(sketch, train, query, eta)))
+
+
+def standard_error_by_parameter(
+    sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]
+) -> Float[Array, "n ... P"]:
+    """The same of each parameter's part: train (n, P) against queries (..., P)."""
+    pairs = _variances(sketch, train, query, eta)
+    return np.sqrt(sum(a.reshape(len(a), *[1] * (b.ndim - 1), -1) * b for a, b in pairs))
+
+
+def _variances(sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]) -> list[tuple[Array, Array]]:
+    """Pairs of factors; their products, added up, are the variance of each parameter's part."""
+    factor = np.array([worst_case(sketch.sketches[b.name]) for b in sketch.blocks])
+    weight = np.square(eta)
+    found = [(train.squares * factor * weight, query.squares)]
+    if train.rounding is not None and query.rounding is not None:
+        found += [(train.rounding * weight, query.squares), (train.squares * weight, query.rounding)]
+    return found
+
+
+def doubts(sketch: SketchMap) -> list[str]:
+    """What a reader should know of error bars: norms are seen through the sketch, which may miss them altogether."""
+    factors = {name: worst_case(one) for name, one in sketch.sketches.items()}
+    wide = {name: factor for name, factor in factors.items() if factor >= 1}
+    if not wide:
+        return []
+    worst = max(wide, key=lambda name: wide[name])
+    return [
+        f"error bars may be far too small for {', '.join(wide)}: the standard error of a sketched product is up to "
+        f"{wide[worst] ** 0.5:.2g} times the norms ({worst}), and so is that of the norms themselves; take a larger m"
+    ]
+
+
+def block_norms(values: Float[Array, "... D"], features: Features) -> Float[Array, "... P"]:
+    """The squared norm of each parameter's part."""
+    starts = [block.start for block in features.blocks]
+    return np.add.reduceat(np.square(values, dtype=np.float64), starts, axis=-1)

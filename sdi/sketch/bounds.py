@@ -1,0 +1,154 @@
+"""How far a sketched inner product may stray: the exact variance, worst cases, and the m a wanted error needs.
+
+`X . Y` estimated by sketches has mean `X . Y` and variance
+
+    CountSketch   (1/m) (|x|^2 |y|^2 + (x.y)^2 - 2 sum x_i^2 y_i^2)           <= (2/m) |x|^2 |y|^2
+    TensorSketch  (c/m^2) (P1 - N1) + (1/m) (P2 - N2),  c = 2 if m is even, 1 if it is odd
+                                                                              <= (2c/m^2 + 6/m) |X|^2 |Y|^2
+
+for buckets that are 2-wise and signs that are 4-wise independent. `proofs_checks/` decides each of these.
+The functions keep the dtype they are given, so Fractions give exact answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from sdi.errors import SketchMismatch
+from sdi.sketch.protocol import Sketch, check_m
+from sdi.sketch.sketch_map import SketchMap
+
+Array = np.ndarray
+
+
+def count_sketch_variance(x: Shaped[Array, "... d"], y: Shaped[Array, "... d"], m: int) -> Any:
+    """Exact variance of <CS x, CS y>.
+
+    >>> float(count_sketch_variance(np.ones(2), np.ones(2), m=4))
+    1.0
+    """
+    check_m(m)
+    x, y = _pair(x, y, 1)
+    xx, yy, xy = (x * x).sum(-1), (y * y).sum(-1), (x * y).sum(-1)
+    return (xx * yy + xy * xy - 2 * (x * x * y * y).sum(-1)) / m
+
+
+def tensor_sketch_terms(X: Shaped[Array, "... d d2"], Y: Shaped[Array, "... d d2"]) -> tuple[Any, Any]:
+    """(P1 - N1, P2 - N2): what stands over m^2 / c and over m in the variance of <TS X, TS Y>."""
+    X, Y = _pair(X, Y, 2)
+    Xt, Yt = X.swapaxes(-1, -2), Y.swapaxes(-1, -2)
+    XtY, XYt = Xt @ Y, X @ Yt
+    X2, Y2 = X * X, Y * Y
+    diagonals = _sum(_diagonal(XtY) ** 2, 1) + _sum(_diagonal(XYt) ** 2, 1)
+    rows = (X2.sum(-1) * Y2.sum(-1)).sum(-1)
+    cols = (X2.sum(-2) * Y2.sum(-2)).sum(-1)
+    first = _sum(XtY**2, 2) + _sum(XYt**2, 2) + 2 * _sum(X2 * Y2, 2) - diagonals - rows - cols
+    second = 2 * _sum(XtY * XtY.swapaxes(-1, -2), 2) + _sum(X * Y, 2) ** 2 + _sum(X2, 2) * _sum(Y2, 2)
+    return first, first + second - 2 * diagonals
+
+
+def tensor_sketch_variance(X: Shaped[Array, "... d d2"], Y: Shaped[Array, "... d d2"], m: int) -> Any:
+    """Exact variance of <TS X, TS Y>.
+
+    >>> float(tensor_sketch_variance(np.ones((2, 2)), np.ones((2, 2)), m=2))
+    24.0
+    """
+    check_m(m)
+    first, second = tensor_sketch_terms(X, Y)
+    return (coincidence(m) * first + m * second) / (m * m)
+
+
+def coincidence(m: int) -> int:
+    """How many (A, B) modulo m have A + B = A - B = 0: two if m is even, one if it is odd."""
+    return 2 - m % 2
+
+
+def worst_case(sketch: Sketch) -> float:
+    """The f that a sketch claims: Var <S X, S Y> <= f |X|^2 |Y|^2, whatever X and Y."""
+    return float(sketch.variance_factor())
+
+
+def tensor_sketch_factor(m: int) -> float:
+    """2c/m^2 + 6/m: TensorSketch's worst case; 4/m^2 + 6/m for even m.
+
+    >>> tensor_sketch_factor(2), tensor_sketch_factor(1)
+    (4.0, 8.0)
+    """
+    check_m(m)
+    return 2 * coincidence(m) / m**2 + 6 / m
+
+
+def concatenation_bound(
+    sketch: SketchMap, x_norms: Mapping[str, Any], y_norms: Mapping[str, Any]
+) -> Float[Array, "..."]:
+    """Bound on the variance of the whole inner product, from the norms of each parameter's part.
+
+    The sketches are independent, so their variances add.
+    """
+    odd = (set(x_norms) ^ set(sketch.sketches)) | (set(y_norms) ^ set(sketch.sketches))
+    if odd:
+        raise SketchMismatch(
+            f"norms must be given for the sketch's parameters {list(sketch.sketches)}; on one side only: {sorted(odd)}"
+        )
+    parts = (worst_case(s) * np.square(x_norms[name]) * np.square(y_norms[name]) for name, s in sketch.sketches.items())
+    return np.asarray(sum(parts))
+
+
+def checkpoint_bound(variances: Shaped[Array, "K ..."], eta: Float[Array, "K"]) -> Float[Array, "..."]:
+    """Bound on the variance of sum_k eta_k <S g_k, S p_k> from the K variances, one sketch for all checkpoints.
+
+    The terms are correlated, so their standard deviations add.
+
+    >>> float(checkpoint_bound(np.array([4.0, 9.0]), np.array([1.0, 1.0])))
+    25.0
+    """
+    variances, eta = np.asarray(variances, dtype=np.float64), np.asarray(eta, dtype=np.float64)
+    if eta.ndim != 1 or len(variances) != len(eta):
+        raise ValueError(
+            f"eta must hold one weight for each of the {len(variances)} checkpoints, got shape {eta.shape}"
+        )
+    if variances.min(initial=0) < 0:
+        raise ValueError(f"variances must not be negative, got {variances.min()}")
+    return np.asarray(np.tensordot(np.abs(eta), np.sqrt(variances), axes=1) ** 2)
+
+
+def smallest_m(relative_error: float, power_of_two: bool = False) -> int:
+    """The smallest m whose worst case has a standard deviation of at most relative_error * |g| |p|.
+
+    >>> smallest_m(0.05), smallest_m(0.05, power_of_two=True)
+    (2401, 4096)
+    """
+    if not 0 < relative_error < float("inf"):
+        raise ValueError(f"relative_error must be above 0 and finite, got {relative_error}")
+    target = relative_error**2
+    if power_of_two:
+        m = 1
+        while tensor_sketch_factor(m) > target:
+            m *= 2
+        return m
+    # 2c/m^2 + 6/m <= t holds for every m from the root of t m^2 - 6 m - 4 on; odd m come through a little earlier.
+    start = max(1, ceil((3 + sqrt(9 + 4 * target)) / target) - 3)
+    m = max(1, min(start, ceil((3 + sqrt(9 + 2 * target)) / target) - 2))
+    while tensor_sketch_factor(m) > target:
+        m += 1
+    return m
+
+
+def _pair(x: Array, y: Array, axes: int) -> tuple[Array, Array]:
+    x, y = np.asarray(x), np.asarray(y)
+    if x.ndim < axes or x.shape[x.ndim - axes :] != y.shape[y.ndim - axes :]:
+        raise SketchMismatch(f"the two must have one shape and at least {axes} axes, got {x.shape} and {y.shape}")
+    return x, y
+
+
+def _sum(x: Array, axes: int) -> Any:
+    return x.sum(axis=tuple(range(-axes, 0)))
+
+
+def _diagonal(x: Array) -> Array:
+    return x.diagonal(axis1=-2, axis2=-1)

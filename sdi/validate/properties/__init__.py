@@ -1,0 +1,1 @@
+"""What `validate` asks of a sketch class, one property a file."""

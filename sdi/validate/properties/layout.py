@@ -1,0 +1,72 @@
+"""Answers do not depend on how an array lies in memory, and arguments are not written to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sdi.validate.evidence import Case, Evidence, Try, first_wrong, sketch_property
+from sdi.validate.show_case import at
+from sdi.validate.sketch_under_test import Subject
+
+Array = np.ndarray
+
+
+@sketch_property(
+    "layout",
+    says="views, transposes, strides and Fortran order give what a contiguous copy gives; arguments are left alone",
+    remedy="index x, or reshape a C-ordered copy (np.ascontiguousarray); never read its buffer or ravel(order='K')",
+    needs=("repeatable",),
+)
+def layout(subject: Subject) -> Evidence:
+    return first_wrong(_tries(subject), "Fortran order, transposed, strided, reversed and read-only views")
+
+
+def views(x: Array) -> dict[str, Array]:
+    """Arrays equal to x that lie otherwise in memory."""
+    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]))
+    wide[..., ::2] = x
+    still = x.copy()
+    still.flags.writeable = False
+    return {
+        "in Fortran order": np.array(x, order="F"),
+        "transposed": np.ascontiguousarray(x.T).T,
+        "with strides": wide[..., ::2],
+        "reversed": np.ascontiguousarray(x[..., ::-1])[..., ::-1],
+        "read-only": still,
+    }
+
+
+def _tries(subject: Subject) -> Iterator[Try]:
+    for k, sketch in enumerate(subject.smallest_first()):
+        rng = subject.rng(3, k)
+        for lead in ((), (2,)):
+            x = rng.integers(1, 9, size=(*lead, *sketch.shape)).astype(float)
+            yield from _same(sketch.apply, x, at(sketch, x=x), "apply")
+        if len(sketch.shape) == 2:
+            u, v = (rng.integers(1, 9, size=(3, d)).astype(float) for d in sketch.shape)
+            case = at(sketch, u=u, v=v)
+            yield from _same(partial(_outer, sketch, v), u, case, "apply_outer")
+            yield from _same(partial(sketch.apply_outer, u), v, case, "apply_outer")
+
+
+def _outer(sketch: Any, v: Array, u: Array) -> Array:
+    return np.asarray(sketch.apply_outer(u, v))
+
+
+def _same(apply: Callable[[Array], Array], x: Array, case: Case, verb: str) -> Iterator[Try]:
+    wanted = apply(x.copy())
+    for how, view in views(x).items():
+        before = view.copy()
+        off = np.abs(apply(view) - wanted).max(initial=0)
+        wrong = (
+            None
+            if off <= 1e-9 * np.abs(wanted).max(initial=0) + 1e-12
+            else f"{verb} of an array {how} is {off:.3g} off"
+        )
+        if wrong is None and not np.array_equal(view, before):
+            wrong = f"{verb} changed its argument"
+        yield wrong, case

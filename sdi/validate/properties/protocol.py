@@ -1,0 +1,59 @@
+"""The class has what the protocol asks for, and draws sketches of matrices and of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+
+from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
+from sdi.validate.sketch_under_test import Subject
+
+PARTS = ("shape", "size", "nbytes", "tables", "apply", "apply_outer", "variance_factor")
+
+
+@sketch_property(
+    "protocol",
+    says="it draws sketches of matrices and vectors that have all that sdi.Sketch asks for, "
+    "with the size and bytes they claim",
+    remedy="inherit from sdi.LinearSketch, which fills in all but draw, shape, size, tables, apply and variance_factor",
+)
+def protocol(subject: Subject) -> Evidence:
+    sketch = subject.draw()
+    claims = f"{sketch.size} numbers and {sketch.nbytes} bytes of tables" if not _lacks(sketch) else ""
+    return first_wrong(_tries(subject), claims)
+
+
+def _lacks(sketch: Any) -> list[str]:
+    return [part for part in PARTS if not hasattr(sketch, part)]
+
+
+def _tries(subject: Subject) -> Iterator[Try]:
+    for shape in reversed(subject.shapes):
+        sketch = subject.draw(shape=shape)
+        case = subject.call(shape)
+        lacks = _lacks(sketch)
+        if lacks:
+            yield f"a {type(sketch).__name__} has no {', '.join(lacks)}", case
+            return
+        yield (None if tuple(sketch.shape) == shape else f"shape is {sketch.shape}, drawn for {shape}"), case
+        exact = prod(shape)  # a sketch that keeps everything
+        good = sketch.size <= subject.m or (sketch.size == exact and sketch.variance_factor() == 0)
+        yield (None if good else f"size is {sketch.size}, which is more than m = {subject.m}"), case
+        got = np.asarray(sketch.apply(np.zeros((3, *shape)))).shape
+        yield (None if got == (3, sketch.size) else f"apply gives shape {got}, size says {(3, sketch.size)}"), case
+        tables = {name: np.asarray(table) for name, table in sketch.tables().items()}
+        odd = [name for name, table in tables.items() if table.dtype.kind not in "iubfc"]
+        yield (None if not odd else f"table {odd[0]!r} holds {tables[odd[0]].dtype}, not numbers"), case
+        held = sum(table.nbytes for table in tables.values())
+        yield (None if sketch.nbytes == held else f"nbytes is {sketch.nbytes}, its tables have {held}"), case
+        factor = sketch.variance_factor()
+        good = isinstance(factor, (int, float, np.number)) and isfinite(factor) and factor >= 0
+        yield (None if good else f"variance_factor() is {factor!r}, not a finite number of at least 0"), case
+        if factor == 0:  # no randomness, then
+            x = subject.rng(12).standard_normal(shape)
+            one, two = (subject.draw(k, shape).apply(x.copy()) for k in range(2))
+            wrong = "variance_factor() is 0, and yet two seeds give two sketches"
+            yield (None if np.array_equal(one, two) else wrong), case

@@ -1,0 +1,96 @@
+"""Subject: the sketch class under test, the size it is tested at, and where its draws come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt, prod
+from typing import Any
+
+import numpy as np
+
+from sdi.sketch.protocol import check_m, check_shape
+
+Array = np.ndarray
+Shape = tuple[int, ...]
+SEEDS = 1_000_000  # draws of one seed of the user's; the next seed's begin after them
+MOST = 2_000  # seeds of the user's, so that every draw's seed fits into 31 bits
+FEW = 1_000  # draws when a failure is shown at tiny sizes, after the verdict
+TINY: tuple[tuple[Shape, int], ...] = (
+    ((1,), 1), ((1, 1), 1), ((2,), 1), ((2, 1), 1), ((1, 2), 2), ((2, 2), 2), ((3,), 2), ((3, 2), 4), ((2, 3), 3),
+    ((7,), 4), ((4, 3), 4), ((5, 4), 8),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A class with the sizes and the seed of its validation."""
+
+    sketch: Any
+    spec: str  # as the user named it
+    shape: Shape = (8, 6)
+    m: int = 16
+    seed: int = 0
+    draws: int = 4000  # for every statistical verdict
+
+    def __post_init__(self) -> None:
+        check_m(self.m)
+        shape = check_shape(self.shape, "sdi validate")
+        if prod(shape) <= self.m:
+            raise ValueError(
+                f"shape must have more than m={self.m} entries, got {shape}: smaller parameters are kept as they are"
+            )
+        if not 0 <= self.seed < MOST:
+            raise ValueError(f"seed must be from 0 to {MOST - 1}, got {self.seed}")
+        if not 100 <= self.draws <= SEEDS // 10:
+            raise ValueError(f"draws must be from 100 to {SEEDS // 10}, got {self.draws}")
+        object.__setattr__(self, "shape", shape)
+
+    def draw(self, k: int = 0, shape: Shape | None = None, m: int | None = None, name: str = "core.weight") -> Any:
+        """Its k-th sketch."""
+        return self.sketch.draw(shape or self.shape, m or self.m, seed=self.seed * SEEDS + k, name=name)
+
+    def call(self, shape: Shape) -> str:
+        """Its first draw, as one would write it."""
+        return f"draw({shape}, {self.m}, seed={self.seed * SEEDS}, name='core.weight')"
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The matrix, a square one, and the vector of as many entries as the first."""
+        if len(self.shape) == 1:
+            return (self.shape,)
+        return tuple(dict.fromkeys((self.shape, square(self.m), (prod(self.shape),))))
+
+    def smallest_first(self) -> Iterator[Any]:
+        """Sketches of growing size, the user's last. Tiny sizes that the class refuses are passed over."""
+        for shape, m in TINY:
+            try:
+                yield self.draw(1, shape, m)
+            except ValueError:
+                continue
+        for shape in reversed(self.shapes):
+            yield self.draw(1, shape)
+
+    def rng(self, *words: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *words])
+
+
+def square(m: int) -> Shape:
+    """The smallest square matrix that is sketched and not kept as it is.
+
+    >>> square(16), square(1)
+    ((5, 5), (2, 2))
+    """
+    return (isqrt(m) + 1,) * 2
+
+
+def digest(sketch: Any) -> dict[str, bytes]:
+    """Its tables, each with its type and shape, as bytes to compare."""
+    tables = {name: np.ascontiguousarray(table) for name, table in sketch.tables().items()}
+    return {name: f"{t.dtype}{t.shape}".encode() + t.tobytes() for name, t in tables.items()}
+
+
+def matrix_of(sketch: Any) -> Array:
+    """The map as a matrix (size, numbers), from `apply` alone."""
+    numbers = prod(sketch.shape)
+    return np.asarray(sketch.apply(np.eye(numbers).reshape(-1, *sketch.shape)), dtype=np.float64).T
