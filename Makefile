@@ -31,7 +31,7 @@ wheel: $(READY)
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 
 # Installs only when what is to be installed has changed. torch is pinned by constraints.txt.
-$(READY): pyproject.toml setup.py constraints.txt fast/tensor_sketch.c fast/tensor_sketch.h
+$(READY): pyproject.toml setup.py constraints.txt fast/sketching/tensor_sketch.c fast/sketching/tensor_sketch.h
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

@@ -1,7 +1,7 @@
 """Where packages are on disk, and the one compiled part.
 
 The rooms beside `sdi/` are installed within it: `fast/` as `sdi.fast`, and so on. The compiled part is optional:
-without gcc, or not on x86-64, PyTorch does its work (fast/native.py).
+without gcc, or not on x86-64, PyTorch does its work (fast/sketching/compiled.py).
 """
 
 from setuptools import Extension, find_packages, setup
@@ -17,9 +17,9 @@ setup(
     package_dir={"sdi": "sdi", **{f"sdi.{room}": room for room in ROOMS}},
     ext_modules=[
         Extension(
-            "sdi.fast._tensor_sketch",
-            ["fast/tensor_sketch.c"],
-            depends=["fast/tensor_sketch.h"],
+            "sdi.fast.sketching._tensor_sketch",
+            ["fast/sketching/tensor_sketch.c"],
+            depends=["fast/sketching/tensor_sketch.h"],
             extra_compile_args=["-O3", "-std=gnu11", "-fopenmp", "-Wno-psabi"],
             extra_link_args=["-fopenmp", "-lm"],
             optional=True,

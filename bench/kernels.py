@@ -1,14 +1,14 @@
 """The elementary operations behind the cost models of the sketch routes, and whether the models pick rightly.
 
 Each operation runs as the routes run it: float32, into buffers of cache size that are used again. The constants are
-nanoseconds per element, in `fast/tensor_sketch.py` of:
+nanoseconds per element, in `fast/sketching/tensor_sketch.py` of:
 
     FFT_NS      a real FFT of m elements, divided by log2 m
     SCATTER_NS  signs and index_add of the gemm route, d_out x d_in elements at a time
     PRODUCT_NS  what is linear in m for each token of the fft route: two buffers cleared, spectra multiplied and summed
     MADD_NS     a multiply-add of the batched GEMM
 
-and in `fast/native.py`, by two runs of a whole route that differ in one size:
+and in `fast/sketching/compiled.py`, by two runs of a whole route that differ in one size:
 
     POINT_NS    of two sides of m points each, divided by log2 m
     COUNT_NS    a number that is counted into its bucket
@@ -53,11 +53,11 @@ def measure_kernels(
     progress("constants of the cost model")
     measured = {"tensor_sketch": measure_constants(m, repeats)}
     if compiled():
-        measured["native"] = measure_compiled(m, repeats)
+        measured["compiled"] = measure_compiled(m, repeats)
     constants, figures = [], {}
     for code, found in measured.items():
         for name, ns in found.items():
-            constants.append([f"{code}.{name}", f"{ns:.4f}", f"{getattr(room(f'fast.{code}'), name):.4f}"])
+            constants.append([f"{code}.{name}", f"{ns:.4f}", f"{getattr(room(f'fast.sketching.{code}'), name):.4f}"])
             figures[f"{code}.{name}"] = [ns]
     rows, bars, right = [], [], 0
     for shape in shapes:
@@ -94,7 +94,7 @@ def best_of(run: Callable[[], object], repeats: int) -> float:
 
 def measure_constants(m: int, repeats: int) -> dict[str, float]:
     """The four constants of the cost model, in nanoseconds."""
-    rows = max(1, room("fast.memory").CACHE_BYTES // (16 * m))  # as the fft route cuts its tokens
+    rows = max(1, room("fast.guard.memory").CACHE_BYTES // (16 * m))  # as the fft route cuts its tokens
     x, y = torch.randn(rows, m), torch.empty(rows, m)
     f, h = torch.fft.rfft(x), torch.fft.rfft(x)
     unit = torch.polar(torch.ones(f.shape), torch.rand(f.shape))  # of modulus 1: products stay finite
@@ -119,7 +119,7 @@ def measure_constants(m: int, repeats: int) -> dict[str, float]:
 
 
 def compiled() -> bool:
-    return room("fast.native").library() is not None
+    return room("fast.sketching.compiled").library() is not None
 
 
 def measure_compiled(m: int, repeats: int) -> dict[str, float]:
@@ -144,8 +144,12 @@ def prepare(shape: tuple[int, int, int], m: int, native: bool = True) -> tuple[A
     """A sketch of this shape, and what runs one of its routes on random tokens."""
     d_out, d_in, tokens = shape
     sketch = TensorSketch.draw((d_out, d_in), m, name="bench")
-    make = room("fast.native").make_tensor_sketch if native else room("fast.tensor_sketch").TorchTensorSketch
-    work = room("fast.workspace").Workspace(CPU, room("fast.memory").CACHE_BYTES)
+    make = (
+        room("fast.sketching.compiled").make_tensor_sketch
+        if native
+        else room("fast.sketching.tensor_sketch").TorchTensorSketch
+    )
+    work = room("fast.sketching.workspace").Workspace(CPU, room("fast.guard.memory").CACHE_BYTES)
     u, v = torch.randn(EXAMPLES, tokens, d_out), torch.randn(EXAMPLES, tokens, d_in)
     acc = torch.zeros(EXAMPLES, m)
     return make(sketch, CPU, torch.float32), lambda route: route(acc, u, v, work)

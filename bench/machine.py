@@ -19,7 +19,7 @@ def describe_machine() -> dict[str, str]:
         "threads used": str(torch.get_num_threads()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "torch": torch.__version__,
-        "kernels": room("fast.native").kernels(),
+        "kernels": room("fast.sketching.compiled").kernels(),
         "Python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
     }

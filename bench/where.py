@@ -72,12 +72,12 @@ class Profile:
 
     def run(self, batch: Batch) -> float:
         """Seconds spent in sketches."""
-        sinks, make = room("fast.sinks"), self.make
+        sinks, make = room("fast.sketching.sinks"), self.make
         if make.coverage is None:
             make(batch)
         acc = sinks.Accumulator(make.sketch, True, make.dtype, make.work.device)
         clocks = {name: Clock(sink) for name, sink in sinks.make_sinks(acc, make.work, make.tables).items()}
-        _, make.plan = room("fast.engine").run_pass(
+        _, make.plan = room("fast.follow.one_pass").run_pass(
             make.model, make.loss, batch, make.loop, make.body, make.plan, lambda: clocks, make.memory
         )
         seconds = sum(clock.seconds for clock in clocks.values())

@@ -3,9 +3,9 @@
 if __name__ != "sdi.fast":
     raise ImportError("this folder is installed as sdi.fast: write `import sdi.fast`, not `import fast`")
 
-from .coverage import Coverage, Covered, coverage
+from .coverage_table import Coverage, Covered, coverage
 from .exact import ExactScores, exact_scores
-from .featurize import Featurizer, featurize
+from .featurizer import Featurizer, featurize
 from .model import LoopedTransformer, token_cross_entropy
 from .scores import sdi, sdi_train, step_matrix, tracin
 from .weights import body_shapes, weights_kept, with_weights

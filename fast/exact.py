@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from sdi.loop import Loop
 
-from .batches import batch_tau
-from .engine import Loss, run_pass
-from .featurize import Featurizer
-from .memory import OverBudget
-from .sinks import Slot
-from .tracer import Tracer
+from .featurizer import Featurizer
+from .follow.batches import batch_tau
+from .follow.one_pass import Loss, run_pass
+from .follow.tracer import Tracer
+from .guard.memory import OverBudget
+from .sketching.sinks import Slot
 
 
 class ExactScores(NamedTuple):

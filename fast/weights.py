@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sdi.inputs.match_weights import match_names
 from sdi.loop import Loop
 
-from .body import find_body
+from .follow.body import find_body
 
 
 def with_weights(model: nn.Module, weights: Mapping[str, Any]) -> nn.Module:

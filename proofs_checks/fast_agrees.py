@@ -63,7 +63,11 @@ class Job:
 
 def kernels() -> tuple[str, ...]:
     """What can run here: compiled code, if it was built, and PyTorch."""
-    return ("compiled", "torch") if importlib.import_module("sdi.fast.native").library() is not None else ("torch",)
+    return (
+        ("compiled", "torch")
+        if importlib.import_module("sdi.fast.sketching.compiled").library() is not None
+        else ("torch",)
+    )
 
 
 def tensor(array: Array, dtype: str = "") -> Any:
@@ -77,7 +81,7 @@ def tensor(array: Array, dtype: str = "") -> Any:
 @contextmanager
 def forced(kernel: str, route: str) -> Iterator[None]:
     """The fast backend with one kernel and one route for every matrix, if they are named."""
-    native, plain = (importlib.import_module(f"sdi.fast.{name}") for name in ("native", "tensor_sketch"))
+    native, plain = (importlib.import_module(f"sdi.fast.sketching.{name}") for name in ("compiled", "tensor_sketch"))
     compiled = native.library() if kernel != "torch" else None
     choose = plain.TorchTensorSketch.route
     with (

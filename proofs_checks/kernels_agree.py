@@ -55,8 +55,8 @@ class Job:
 
 def by_kernel(job: Job) -> Array:
     """What the kernel adds to what is there."""
-    native, plain = (importlib.import_module(f"sdi.fast.{name}") for name in ("native", "tensor_sketch"))
-    workspace = importlib.import_module("sdi.fast.workspace").Workspace
+    native, plain = (importlib.import_module(f"sdi.fast.sketching.{name}") for name in ("compiled", "tensor_sketch"))
+    workspace = importlib.import_module("sdi.fast.sketching.workspace").Workspace
     v, u = tensor(job.v, job.dtype), tensor(job.u, "" if job.route == "rows" else job.dtype)
     make = native.make_tensor_sketch if job.kernel == "compiled" else plain.TorchTensorSketch
     tables = make(job.sketch, v.device, v.dtype)

@@ -7,9 +7,9 @@ autograd anywhere, so it is an independent witness for the fast backend. Sketche
 if __name__ != "sdi.reference":
     raise ImportError("this folder is installed as sdi.reference: write `import sdi.reference`, not `import reference`")
 
-from .featurize import featurize
-from .featurizer import Featurizer
-from .gradient import gradient, step_gradients
+
+from .featurizer import Featurizer, featurize
+from .gradients import gradient, step_gradients
 from .loss import TokenCrossEntropy, token_cross_entropy
 from .model import LoopedTransformer
 from .scores import sdi, sdi_train, step_matrix, tracin

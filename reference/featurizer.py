@@ -1,15 +1,68 @@
-"""Featurizer: `featurize` with everything but the batch given; the twin of the fast backend's."""
+"""examples -> Features, by the definitions: dense gradients first, then the sketch of each.
+
+`Featurizer` is `featurize` with everything but the batch given. The twin of `fast/featurizer.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from sdi.loop import Loop
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 
-from .featurize import featurize
+from .batch import read_inputs
+from .gradients import check_pass, gradients
+from .weights import body_shapes
+
+STEP = "inject"
+AFTER_THE_LOOP = ("coda", "norm_out", "head")
+
+
+def featurize(
+    model: Any,
+    loss: Callable[[Any, Any], Any],
+    batch: Mapping[str, Any],
+    *,
+    loop: Loop,
+    sketch: SketchMap | None = None,
+    steps: bool = True,
+    ids: Sequence[str] = (),
+) -> Features:
+    """Step gradients of the body (n, tau, D), dense or sketched; or, with steps=False, their sum (n, D).
+
+    Body parameters that this model uses before or after its loop are in `outside`.
+    """
+    check_pass(model, loss)
+    body = body_shapes(model, loop)
+    _check_loop(loop, body)
+    grads = gradients(model, loss, batch)
+    sketch = SketchMap.keep(body) if sketch is None else sketch
+    sketch.check_shapes(body)
+    tau = read_inputs(batch, model.config).tau
+    n, inside = len(tau), [name for name in body if name in grads.phi]
+
+    phi = {name: grads.phi[name] if name in inside else np.zeros((n, tau.max(), *body[name])) for name in body}
+    outside = {name: np.zeros((n, *body[name])) if name in inside else grads.outside[name] for name in body}
+    if not steps:
+        return Features(
+            values=sketch.apply({name: phi[name].sum(axis=1) + outside[name] for name in body}),
+            tau=tau,
+            blocks=sketch.blocks,
+            sketch=sketch.label,
+            ids=tuple(ids),
+        )
+    return Features(
+        values=sketch.apply(phi),
+        tau=tau,
+        blocks=sketch.blocks,
+        sketch=sketch.label,
+        outside=None if len(inside) == len(body) else sketch.apply(outside),
+        ids=tuple(ids),
+    )
 
 
 class Featurizer:
@@ -31,3 +84,16 @@ class Featurizer:
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         return featurize(self.model, self.loss, batch, loop=self.loop, sketch=self.sketch, steps=self.steps, ids=ids)
+
+
+def _check_loop(loop: Loop, body: Mapping[str, Any]) -> None:
+    if not isinstance(loop.step, str) or loop.step != STEP:
+        raise ValueError(f"loop.step must be {STEP!r}, the module that begins a step of this model, got {loop.step!r}")
+    if loop.end is not None and loop.end not in AFTER_THE_LOOP:
+        raise ValueError(f"loop.end must be one of {(None, *AFTER_THE_LOOP)} for this model, got {loop.end!r}")
+    late = [name for name in body if name.startswith(AFTER_THE_LOOP)]
+    if late and loop.end != "coda":
+        raise ValueError(
+            f"loop.end must be 'coda' when the body holds {late[0]!r}, which is used after the loop, got {loop.end!r}: "
+            "without it the last step would not end before that"
+        )

@@ -47,13 +47,13 @@ def sources(folder: str) -> list[Path]:
     "line",
     [
         "import sdi.fast",
-        "import numpy, sdi.fast.engine as e",
+        "import numpy, sdi.fast.follow.one_pass as e",
         "from sdi.fast import featurize",
         "from sdi import fast",
         "from . import fast",
         "from .fast import featurize",
         "import fast",
-        "def f():\n    if True:\n        from sdi.fast.engine import x",
+        "def f():\n    if True:\n        from sdi.fast.follow.one_pass import x",
     ],
 )
 def test_the_search_for_imports_finds_a_backend_however_it_is_named(line):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sdi.fast import Featurizer, LoopedTransformer, token_cross_entropy
-from sdi.fast.arena import MOST, SLAB_BYTES, SMALL, Arena
+from sdi.fast.guard.arena import MOST, SLAB_BYTES, SMALL, Arena
 from sdi.inputs.looped_config import LoopedConfig
 
 
@@ -73,7 +73,7 @@ def test_no_more_is_copied_than_the_most() -> None:
 
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 def test_only_hooks_buy_time_with_memory(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sdi.fast.arena.SMALL", 1)
+    monkeypatch.setattr("sdi.fast.guard.arena.SMALL", 1)
     config = LoopedConfig.looped_gpt(vocab=8, classes=8, d=8, heads=2, tau=2, core=1, length=4)
     batch = {"tokens": torch.randint(0, 8, (2, 4)), "targets": torch.randint(0, 8, (2, 4))}
     model = LoopedTransformer.init(config)

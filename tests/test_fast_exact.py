@@ -50,7 +50,7 @@ def test_scores_on_the_fly_equal_those_of_dense_features(model, options):
 
 
 def test_a_query_over_the_budget_runs_all_the_same(model, monkeypatch):
-    from sdi.fast import memory
+    from sdi.fast.guard import memory
 
     monkeypatch.setattr(memory.Meter, "__init__", tiny(memory.Meter.__init__))
     train, query = [batch(1, 0)], [batch(3, 2)]
@@ -80,7 +80,8 @@ def test_queries_are_audited_too(model, audit):
 
 
 def test_hooks_that_were_asked_for_stay_hooks(model, monkeypatch):
-    from sdi.fast import engine, memory
+    from sdi.fast.follow import one_pass as engine
+    from sdi.fast.guard import memory
 
     monkeypatch.setattr(memory.Meter, "__init__", tiny(memory.Meter.__init__))
     monkeypatch.setattr(engine, "recomputing", None)

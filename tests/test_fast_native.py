@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sdi.fast import featurize, native, token_cross_entropy
+from sdi.fast import featurize, token_cross_entropy
 from sdi.fast.model import LoopedTransformer
-from sdi.fast.tensor_sketch import TorchTensorSketch
-from sdi.fast.workspace import Workspace
+from sdi.fast.sketching import compiled as native
+from sdi.fast.sketching.tensor_sketch import TorchTensorSketch
+from sdi.fast.sketching.workspace import Workspace
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 from sdi.sketch.sketch_map import SketchMap

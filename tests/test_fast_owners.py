@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sdi import SketchMap
 from sdi.errors import CoverageError
 from sdi.fast import Featurizer, body_shapes, featurize
-from sdi.fast.owners import by_example, find_owners, in_order, loss_weights
+from sdi.fast.follow.owners import by_example, find_owners, in_order, loss_weights
 
 
 class Scale(nn.Module):
@@ -159,7 +159,7 @@ def test_rows_that_examples_share_are_served_by_the_module_around_or_refused() -
 
 
 def test_states_that_are_vectors_cost_no_second_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sdi.fast import engine
+    from sdi.fast.follow import one_pass as engine
 
     monkeypatch.setattr(engine, "loss_weights", None)
     model, batch = Own(), make_xy(4, length=None)

@@ -17,7 +17,7 @@ import sdi
 from sdi import Features, Loop, LoopedConfig, SketchMap, backend, fast, reference
 from sdi.backends import Backend, Featurize
 from sdi.fast import featurize, token_cross_entropy
-from sdi.fast.tensor_sketch import TorchTensorSketch
+from sdi.fast.sketching.tensor_sketch import TorchTensorSketch
 from sdi.testing import LoopedCase, assert_same_features, looped_cases, make_batch, make_model
 
 SETTINGS = settings(max_examples=20, deadline=None, derandomize=True, database=None)

@@ -13,7 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from sdi import Loop
 from sdi.errors import CoverageError
-from sdi.fast import Featurizer, featurize, replay
+from sdi.fast import Featurizer, featurize
+from sdi.fast.follow import replay
 
 
 class Gate(nn.Module):

@@ -16,9 +16,9 @@ import sdi.fast
 import sdi.reference
 from sdi import Loop, SketchMap, load_sketch
 from sdi.errors import AuditError, SketchMismatch
-from sdi.fast import memory
-from sdi.fast.twin_hadamard import TorchHadamard
-from sdi.fast.twin_mask import TorchMask
+from sdi.fast.guard import memory
+from sdi.fast.sketching.hadamard import TorchHadamard
+from sdi.fast.sketching.mask import TorchMask
 from sdi.testing import assert_same_features
 
 __all__ = ["mine"]

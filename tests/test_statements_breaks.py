@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sdi.proofs_checks as proofs
-from sdi.fast import native
+from sdi.fast.sketching import compiled as native
 from sdi.proofs_checks import drawn_variants, independence_drawn
 from sdi.proofs_checks.fast_agrees import kernels
 from sdi.proofs_checks.kernels_agree import jobs
@@ -48,14 +48,14 @@ def half(true: Any) -> Any:
 
 
 BREAKS = [
-    ("fast.native:NativeTensorSketch.add_by_fft", larger(2), ("kernels.agree", "backends.agree")),
-    ("fast.native:NativeTensorSketch.add_by_gemm", larger(2), ("kernels.agree", "backends.agree")),
-    ("fast.native:NativeTensorSketch._call", sixteen_tokens, ("kernels.agree", "backends.agree")),
-    ("fast.tensor_sketch:TorchTensorSketch.add_by_fft", larger(2), ("kernels.agree", "backends.agree")),
-    ("fast.tensor_sketch:TorchTensorSketch.add_rows", larger(3), ("kernels.agree", "backends.agree")),
-    ("fast.sinks:CountSink.whole", larger(2), ("backends.agree",)),
-    ("fast.sinks:KeepSink.rows", larger(3), ("backends.agree",)),
-    ("fast.sinks:TensorSink.finish", lambda true: lambda self: None, ("backends.agree",)),
+    ("fast.sketching.compiled:NativeTensorSketch.add_by_fft", larger(2), ("kernels.agree", "backends.agree")),
+    ("fast.sketching.compiled:NativeTensorSketch.add_by_gemm", larger(2), ("kernels.agree", "backends.agree")),
+    ("fast.sketching.compiled:NativeTensorSketch._call", sixteen_tokens, ("kernels.agree", "backends.agree")),
+    ("fast.sketching.tensor_sketch:TorchTensorSketch.add_by_fft", larger(2), ("kernels.agree", "backends.agree")),
+    ("fast.sketching.tensor_sketch:TorchTensorSketch.add_rows", larger(3), ("kernels.agree", "backends.agree")),
+    ("fast.sketching.sinks:CountSink.whole", larger(2), ("backends.agree",)),
+    ("fast.sketching.sinks:KeepSink.rows", larger(3), ("backends.agree",)),
+    ("fast.sketching.sinks:TensorSink.finish", lambda true: lambda self: None, ("backends.agree",)),
     ("fast.exact:ScoreSink.outer", larger(2), ("exact_scores",)),
     ("fast:step_matrix", half, ("influence.backends",)),
     ("result.score_store:weigh", squared, ("influence.weights",)),

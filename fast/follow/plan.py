@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from sdi.errors import CoverageError
 
 from .body import Body
-from .graph import carries_gradient
+from .graph_leaves import carries_gradient
 from .routes import Native, native_route
 
 T = TypeVar("T")

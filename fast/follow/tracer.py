@@ -20,16 +20,16 @@ from torch.utils import _pytree as pytree
 
 from sdi.errors import CoverageError
 
-from .arena import Arena
+from ..guard.arena import Arena
+from ..guard.memory import Meter
+from ..sketching.sinks import Sink, Slot
 from .body import Body
 from .call import Call
-from .graph import begin_graph, carries_gradient, refuse_nested, refuse_transforms, under
-from .memory import Meter
+from .graph_leaves import begin_graph, carries_gradient, refuse_nested, refuse_transforms, under
 from .owners import MixedRows, Owners, by_example, rows_of
 from .plan import NeedsEnclosing, Plan, Unit, batch_axis
 from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
-from .sinks import Sink, Slot
 
 Phase = Literal["forward", "backward"]
 NO_ROWS = "its call does not carry one row for each of the {} examples"

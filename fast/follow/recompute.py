@@ -19,7 +19,7 @@ from sdi.loop import Loop
 
 from .body import Body
 from .call import Call
-from .graph import carries_gradient, graph_leaves
+from .graph_leaves import carries_gradient, graph_leaves
 from .tracer import Tracer
 
 

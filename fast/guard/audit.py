@@ -20,13 +20,13 @@ from jaxtyping import Float
 from sdi.errors import AuditError
 from sdi.store.features import Features
 
-from .ambient import RandomState
+from ..sketching.sinks import Accumulator, make_sinks
 from .checkpointing import graph_keeping_checkpoints
-from .sinks import Accumulator, make_sinks
-from .unharmed import unharmed
+from .random_and_autocast import RandomState
+from .restore_model import unharmed
 
 if TYPE_CHECKING:
-    from .featurize import Featurizer
+    from ..featurizer import Featurizer
 
 # Relative to the norms of what is summed. Rounding is at most a few thousand eps at the sizes that run; a missed call,
 # a wrong pairing or a mixed batch is off by percents. Beside it, ROUNDING eps of the whole gradient are allowed: some

@@ -16,18 +16,18 @@ from torch import Tensor, nn
 from sdi.errors import CoverageError, NonFiniteError
 from sdi.loop import Loop
 
-from .ambient import RandomState
+from ..guard.checkpointing import graph_keeping_checkpoints, no_checkpoints
+from ..guard.memory import Memory
+from ..guard.random_and_autocast import RandomState
+from ..guard.restore_model import unharmed
+from ..sketching.sinks import Sink
 from .batches import count_examples
 from .body import Body
-from .checkpointing import graph_keeping_checkpoints, no_checkpoints
-from .graph import graph_leaves
-from .memory import Memory
+from .graph_leaves import graph_leaves
 from .owners import loss_weights
 from .plan import NeedsEnclosing, Plan
 from .recompute import recomputing
-from .sinks import Sink
 from .tracer import Tracer
-from .unharmed import unharmed
 
 Loss = Callable[[Any, Any], Tensor]
 NEVER_CALLED = "its module was never called"

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from sdi.loop import Loop
 from sdi.sketch.sketch_map import SketchMap
 
-from .body import Body, find_body
-from .engine import Loss, run_pass
-from .memory import Memory
-from .plan import Plan, first_plan
-from .sinks import Slot
-from .tracer import Tracer
-from .twins import sketch_route
+from .follow.body import Body, find_body
+from .follow.one_pass import Loss, run_pass
+from .follow.plan import Plan, first_plan
+from .follow.tracer import Tracer
+from .guard.memory import Memory
+from .sketching.device_sketch import sketch_route
+from .sketching.sinks import Slot
 
 
 class Covered(NamedTuple):

@@ -21,15 +21,15 @@ from sdi.loop import Loop
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 
-from .audit import MixedExamples, audit_again, audit_features
-from .batches import batch_tau, count_examples
-from .body import find_body
-from .coverage import Coverage, read_coverage
-from .engine import Loss, run_pass
-from .memory import Memory, OverBudget
-from .plan import first_plan
-from .sinks import Accumulator, KeepSink, Tables, make_sinks
-from .workspace import Workspace
+from .coverage_table import Coverage, read_coverage
+from .follow.batches import batch_tau, count_examples
+from .follow.body import find_body
+from .follow.one_pass import Loss, run_pass
+from .follow.plan import first_plan
+from .guard.audit import MixedExamples, audit_again, audit_features
+from .guard.memory import Memory, OverBudget
+from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
+from .sketching.workspace import Workspace
 
 
 class Featurizer:

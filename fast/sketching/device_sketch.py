@@ -27,11 +27,11 @@ from sdi.sketch.shipped.mask import MaskSketch
 from sdi.sketch.shipped.rademacher import RademacherSketch
 from sdi.sketch.shipped.sparse import SparseSketch
 
-from .twin_dense import TorchDense
-from .twin_hadamard import TorchHadamard
-from .twin_kronecker import TorchKronecker
-from .twin_mask import TorchMask
-from .twin_sparse import TorchSparse
+from .dense import TorchDense
+from .hadamard import TorchHadamard
+from .kronecker import TorchKronecker
+from .mask import TorchMask
+from .sparse import TorchSparse
 from .workspace import Workspace
 
 

@@ -54,7 +54,7 @@ class Work(ctypes.Structure):
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled code, if it was built, is wanted, and can run here."""
-    spec = find_spec("sdi.fast._tensor_sketch") if os.environ.get("SDI_NATIVE") != "0" else None
+    spec = find_spec("sdi.fast.sketching._tensor_sketch") if os.environ.get("SDI_NATIVE") != "0" else None
     if spec is None or spec.origin is None:
         return None
     sizes = (ctypes.c_longlong(ctypes.sizeof(structure)) for structure in (Tables, Work))

@@ -18,9 +18,9 @@ from sdi.sketch.protocol import matrix_shape
 from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
 from sdi.sketch.sketch_map import Block, SketchMap
 
-from .native import make_tensor_sketch
+from .compiled import make_tensor_sketch
+from .device_sketch import TorchSketch
 from .tensor_sketch import TorchCountSketch, TorchTensorSketch
-from .twins import TorchSketch
 from .workspace import Workspace
 
 Slot = int | None

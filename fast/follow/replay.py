@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.utils import _pytree as pytree
 
+from ..guard.checkpointing import no_checkpoints
+from ..sketching.sinks import Sink, Slot
 from .call import Call, same_output
-from .checkpointing import no_checkpoints
 from .owners import in_order
 from .plan import batch_axis, input_axis
 from .routes import NoBatchAxis
-from .sinks import Sink, Slot
 
 
 class OtherOutput(Exception):

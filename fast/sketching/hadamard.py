@@ -14,8 +14,8 @@ from torch import Tensor
 from sdi.sketch.protocol import matrix_shape
 from sdi.sketch.shipped.hadamard import HadamardSketch, hadamard, padded
 
+from .mask import GATHER_NS
 from .tensor_sketch import MADD_NS
-from .twin_mask import GATHER_NS
 
 RADIX = 32
 WALSH_NS = 0.4  # per number and bit of the transform

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .ambient import RandomState
+from .random_and_autocast import RandomState
 
 LARGE = 1 << 20
 # Large buffers that a pass left as they were, with their version: they are not copied.

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .sinks import Sink, Slot
+from ..sketching.sinks import Sink, Slot
 
 
 class NoBatchAxis(Exception):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from .ambient import Ambient
-from .graph import carries_gradient
+from ..guard.random_and_autocast import Ambient
+from .graph_leaves import carries_gradient
 
 
 def same_output(dtype: torch.dtype) -> float:

@@ -1,0 +1,1 @@
+"""Sketching gradients on a device as they come: sinks, kernels, buffers, and a twin of every shipped sketch."""
