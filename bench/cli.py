@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from .guard import Guarded
-from .interleave import Progress
-from .ledger import Ledger
-from .record import Record
-from .session import check_folder, run
+from .harness.guard import Guarded
+from .harness.interleave import Progress
+from .harness.ledger import Ledger
+from .harness.record import Record
+from .harness.session import check_folder, run
 
 app = typer.Typer(cls=Guarded, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -44,8 +44,8 @@ def fidelity(
     json: Json = None,
     plot: Plot = None,
 ) -> None:
-    from .cases import gpt
-    from .fidelity import Work, measure_fidelity, small_gpt
+    from .commands.fidelity import Work, measure_fidelity, small_gpt
+    from .work.cases import gpt
 
     def measure(tell: Progress) -> Record:
         if quick:
@@ -70,7 +70,7 @@ def runtime(
     plot: Plot = None,
 ) -> None:
     """Featurising against an inference-only forward pass and a plain training step, and where the time goes."""
-    from .runtime import WORKS, measure_runtime
+    from .commands.runtime import WORKS, measure_runtime
 
     run(lambda tell: measure_runtime(rounds, quick, work or WORKS, seed, tell), json, plot, quick)
 
@@ -84,8 +84,8 @@ def memory(
     json: Json = None,
     plot: Plot = None,
 ) -> None:
-    from .memory import measure_memory
-    from .memory import plan as plan_of
+    from .commands.memory import measure_memory
+    from .commands.memory import plan as plan_of
 
     ledger = Ledger(json)
     work = plan_of(quick, seed, None if budget is None else budget << 20)
@@ -95,7 +95,7 @@ def memory(
 @app.command()
 def growth(rounds: Rounds = 5, quick: Quick = False, seed: Seed = 0, json: Json = None, plot: Plot = None) -> None:
     """Exponents of time and memory in B, tau, L, d, m and n, beside what the analysis says."""
-    from .growth import measure_growth
+    from .commands.growth import measure_growth
 
     run(lambda tell: measure_growth(rounds, quick, seed, tell), json, plot, quick)
 
@@ -110,7 +110,7 @@ def peers(
     plot: Plot = None,
 ) -> None:
     """The same work by the authors' release, dattri and torch.func; answers checked before any time is taken."""
-    from .peers import WORKS, measure_peers
+    from .commands.peers import WORKS, measure_peers
 
     run(lambda tell: measure_peers(rounds, quick, work or WORKS, seed, progress=tell), json, plot, quick)
 
@@ -124,7 +124,7 @@ def kernels(
     plot: Plot = None,
 ) -> None:
     """The cost model's constants, measured, and whether it picks the faster route."""
-    from .kernels import SHAPES, measure_kernels
+    from .commands.kernels import SHAPES, measure_kernels
 
     shapes, repeats = (SHAPES[:2], 2) if quick else (SHAPES, 15)
     run(lambda tell: measure_kernels(m, repeats, shapes, seed, tell), json, plot, quick)
@@ -142,7 +142,7 @@ def stream(
     plot: Plot = None,
 ) -> None:
     """Streaming top-k over a store on disk, against the bare product over the same mapped file."""
-    from .stream import FULL, TINY, measure_stream
+    from .commands.stream import FULL, TINY, measure_stream
 
     check_folder("--folder", folder)
     run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell, seed), json, plot, quick)
@@ -163,7 +163,7 @@ def variants(
     plot: Plot = None,
 ) -> None:
     """Shipped sketches, and yours, on one looped model: error against bytes and against time."""
-    from .variants import measure_variants, variant_work
+    from .commands.variants import measure_variants, variant_work
 
     work = variant_work(quick, sketch, m, seeds, rounds, seed)
     run(lambda tell: measure_variants(work, tell), json, plot, quick)
@@ -175,7 +175,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="A folder to fill: README.md, plots and the JSON files.")] = None,
 ) -> None:
     """Print measured figures as Markdown, or fill a folder with them and their plots."""
-    from .report import markdown, write_report
+    from .commands.report import markdown, write_report
 
     check_folder("--out", out)
     records = [Record.load(file) for file in files]

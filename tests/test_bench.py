@@ -15,21 +15,23 @@ import torch
 from typer.testing import CliRunner
 
 import sdi.fast
-from sdi.bench import cli, environment, fidelity, growth, kernels, memory, peers, runtime
-from sdi.bench.authors_worker import Twin, token_losses
-from sdi.bench.bars import BARS_OF_MEMORY, BARS_OF_PEERS, BARS_OF_RUNTIME, Bar, judge
-from sdi.bench.bystanders import Bystanders
-from sdi.bench.cases import Case, gpt, sudoku
-from sdi.bench.chart import Chart, Series
-from sdi.bench.contenders import contender
-from sdi.bench.environment import Environment
-from sdi.bench.interleave import interleave
-from sdi.bench.peak import peak_over_model
-from sdi.bench.plot import figure_of
-from sdi.bench.record import Record, Table
-from sdi.bench.remote import Remote, WorkerEnded, WorkerFailed
-from sdi.bench.report import markdown
-from sdi.bench.where import Clock
+from sdi.bench import cli
+from sdi.bench.commands import fidelity, growth, kernels, memory, peers, runtime
+from sdi.bench.commands.report import markdown
+from sdi.bench.harness.bars import BARS_OF_MEMORY, BARS_OF_PEERS, BARS_OF_RUNTIME, Bar, judge
+from sdi.bench.harness.chart import Chart, Series
+from sdi.bench.harness.interleave import interleave
+from sdi.bench.harness.other_processes import Bystanders
+from sdi.bench.harness.plot import figure_of
+from sdi.bench.harness.record import Record, Table
+from sdi.bench.work.cases import Case, gpt, sudoku
+from sdi.bench.work.contenders import contender
+from sdi.bench.work.time_by_parameter import Clock
+from sdi.bench.workers import environment
+from sdi.bench.workers.authors_worker import Twin, token_losses
+from sdi.bench.workers.environment import Environment
+from sdi.bench.workers.peak import peak_over_model
+from sdi.bench.workers.remote import Remote, WorkerEnded, WorkerFailed
 
 
 @pytest.fixture(autouse=True)

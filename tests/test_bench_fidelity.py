@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 
 import sdi
 import sdi.fast
-from sdi.bench import cli, fidelity
-from sdi.bench.fidelity import Bench, Work, measure_fidelity, small_gpt
-from sdi.bench.fold import fold
-from sdi.bench.intervals import exponent, mean_interval
-from sdi.bench.ledger import Ledger
+from sdi.bench import cli
+from sdi.bench.commands import fidelity
+from sdi.bench.commands.fidelity import Bench, Work, measure_fidelity, small_gpt
+from sdi.bench.harness.intervals import exponent, mean_interval
+from sdi.bench.harness.ledger import Ledger
+from sdi.bench.work.narrow_sketch import fold
 from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
 from sdi.sketch.sketch_map import SketchMap
 
@@ -49,7 +50,7 @@ def test_a_folded_sketch_is_the_sketch_of_the_smaller_width(m: int) -> None:
 
 
 def test_features_of_a_model_fold_to_those_of_the_narrow_sketch() -> None:
-    case = sdi.bench.cases.sudoku(quick=True)  # biases and norms, too
+    case = sdi.bench.work.cases.sudoku(quick=True)  # biases and norms, too
     model, batch, fast = case.model().double(), case.batch(), sdi.fast
     wide, narrow = case.sketch(3, 128), case.sketch(3, 32)
 

@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 import pytest
 from typer.testing import CliRunner
 
-from sdi.bench import cli, fidelity, kernels, memory
+from sdi.bench import cli
+from sdi.bench.commands import fidelity, kernels, memory
 
 BOOM = """
 from sdi.sketch.shipped.rademacher import RademacherSketch

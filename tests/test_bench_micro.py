@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from sdi.bench.kernels import SHAPES, compiled, prepare
-from sdi.bench.machine import THREADS
+from sdi.bench.commands.kernels import SHAPES, compiled, prepare
+from sdi.bench.harness.machine import THREADS
 from sdi.scores.products import sdi, step_matrix, tracin
 
 M = 2048

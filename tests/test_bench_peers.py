@@ -12,13 +12,13 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import sdi.fast as fast
-from sdi.bench import peers
-from sdi.bench.cases import Case, gpt
-from sdi.bench.peers import PEERS, measure_peers
-from sdi.bench.peers_worker import Worker
-from sdi.bench.plot import figure_of
-from sdi.bench.record import Record
-from sdi.bench.remote import WorkerEnded, WorkerFailed
+from sdi.bench.commands import peers
+from sdi.bench.commands.peers import PEERS, measure_peers
+from sdi.bench.harness.plot import figure_of
+from sdi.bench.harness.record import Record
+from sdi.bench.work.cases import Case, gpt
+from sdi.bench.workers.peers_worker import Worker
+from sdi.bench.workers.remote import WorkerEnded, WorkerFailed
 
 NO_LOOPS = "'score' failed in the worker: RuntimeError: no loops, please\nTraceback ..."
 

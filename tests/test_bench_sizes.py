@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from sdi.bench import cli, growth
-from sdi.bench.cases import Case
-from sdi.bench.chart import Chart, Series
-from sdi.bench.intervals import Interval
-from sdi.bench.largest import largest_batch
-from sdi.bench.ledger import Ledger
-from sdi.bench.memory import measure_memory, plan, with_value
-from sdi.bench.plot import figure_of, plot
-from sdi.bench.record import Record, Table
+from sdi.bench import cli
+from sdi.bench.commands import growth
+from sdi.bench.commands.memory import measure_memory, plan, with_value
+from sdi.bench.harness.chart import Chart, Series
+from sdi.bench.harness.intervals import Interval
+from sdi.bench.harness.ledger import Ledger
+from sdi.bench.harness.plot import figure_of, plot
+from sdi.bench.harness.record import Record, Table
+from sdi.bench.work.cases import Case
+from sdi.bench.work.largest_batch import largest_batch
 
 
 @pytest.mark.parametrize("budget", [0.5, 1.0, 5.0, 99.0, 1000.0, 12345.0])

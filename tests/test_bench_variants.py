@@ -10,9 +10,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from sdi.bench import cli, variants
-from sdi.bench.record import Record
-from sdi.bench.variants import Point, front, variant_work
+from sdi.bench import cli
+from sdi.bench.commands import variants
+from sdi.bench.commands.variants import Point, front, variant_work
+from sdi.bench.harness.record import Record
 from sdi.sketch.load import SHIPPED
 
 OWN = '''

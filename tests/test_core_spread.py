@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sdi
-from sdi.bench.fidelity import relative
+from sdi.bench.commands.fidelity import relative
 from sdi.run.spread import best_widths, share, smooth_above, smooth_below, spread
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features

@@ -10,9 +10,10 @@ import pytest
 
 import sdi.proofs_checks as proofs
 from sdi.fast.sketching import compiled as native
-from sdi.proofs_checks import drawn_variants, independence_drawn
-from sdi.proofs_checks.fast_agrees import kernels
-from sdi.proofs_checks.kernels_agree import jobs
+from sdi.proofs_checks.backends.fast_agrees import kernels
+from sdi.proofs_checks.backends.kernels_agree import jobs
+from sdi.proofs_checks.independence import drawn as independence_drawn
+from sdi.proofs_checks.variants import drawn_variants
 from sdi.sketch.shipped.count_and_tensor import CountSketch
 from sdi.validate.properties.scale import columns_of, draws_needed
 

@@ -9,8 +9,8 @@ import pytest
 
 import sdi.proofs_checks as proofs
 from sdi import reference
-from sdi.proofs_checks import looped_models
-from sdi.proofs_checks.polynomial_loop import PolynomialLoop
+from sdi.proofs_checks.machinery import looped_models
+from sdi.proofs_checks.machinery.polynomial_loop import PolynomialLoop
 
 NAMES = (
     "gradient.total_derivative", "gradient.outer_products", "steps.after_readout", "steps.truncation",

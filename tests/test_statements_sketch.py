@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import sdi.proofs_checks as proofs
-from sdi.proofs_checks import Verdict, biquadratic, moments, statement
-from sdi.proofs_checks.statement import _registry
-from sdi.proofs_checks.storage_and_work import Counted, counted
-from sdi.proofs_checks.tensor_sketch_bound import certificate
+from sdi.proofs_checks import Verdict
+from sdi.proofs_checks.backends.storage_and_work import Counted, counted
+from sdi.proofs_checks.machinery import biquadratic, moments, statement
+from sdi.proofs_checks.machinery.statement import _registry
+from sdi.proofs_checks.tensor_sketch.bound import certificate
 from sdi.sketch import bounds, hashing
 from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
 
@@ -51,7 +52,7 @@ def test_a_break_in_the_library_turns_its_statement_red(
 
 
 def test_a_break_in_the_field_turns_the_independence_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sdi.proofs_checks.independence_suffices import polynomials
+    from sdi.proofs_checks.independence.suffices import polynomials
 
     polynomials.cache_clear()
     monkeypatch.setattr(hashing, "field_product", lambda a, b, k: a * b & np.uint64((1 << k) - 1))
@@ -228,7 +229,7 @@ def test_counted_numbers_count() -> None:
 
 
 def test_errata_are_told_apart_and_say_all_they_should() -> None:
-    rows = [e.as_row() for e in proofs.errata()]
+    rows = [e.as_row() for e in proofs.all_errata()]
     assert len({row["name"] for row in rows}) == len(rows) >= 12
     for row in rows:
         assert all(row[key] for key in ("name", "where", "written", "true", "how", "evidence")), row

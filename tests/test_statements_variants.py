@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import sdi.proofs_checks as proofs
-from sdi.proofs_checks import projections
-from sdi.proofs_checks.agreement import ignores_zeros, smallest_factor
-from sdi.proofs_checks.moments import moments_of_matrices
+from sdi.proofs_checks.machinery import projections
+from sdi.proofs_checks.machinery.agreement import ignores_zeros, smallest_factor
+from sdi.proofs_checks.machinery.moments import moments_of_matrices
 from sdi.sketch.load import SHIPPED
 from sdi.sketch.shipped.gaussian import GaussianSketch
 from sdi.sketch.shipped.hadamard import HadamardSketch

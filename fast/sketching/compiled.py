@@ -21,7 +21,7 @@ from sdi.sketch.shipped.count_and_tensor import TensorSketch
 from .tensor_sketch import TorchTensorSketch
 from .workspace import Workspace
 
-# Nanoseconds on two CPU cores, float32 (bench/kernels.py prints them): per point and log2 of a transform, per number
+# Nanoseconds on two CPU cores, float32 (`sdi-bench kernels` prints them): per point and log2 of a transform, per number
 # counted, per multiply-add and per entry of the gradient scattered.
 POINT_NS, COUNT_NS, MADD_NS, SCATTER_NS = 0.03, 0.15, 0.013, 0.35
 

@@ -19,7 +19,7 @@ from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
 
 from .workspace import Workspace
 
-# Nanoseconds on two CPU cores, float32 (bench/kernels.py prints them): per element and log2 of an FFT, per element
+# Nanoseconds on two CPU cores, float32 (`sdi-bench kernels` prints them): per element and log2 of an FFT, per element
 # scattered, per spectrum element multiplied and summed, per multiply-add of a GEMM.
 FFT_NS, SCATTER_NS, PRODUCT_NS, MADD_NS = 0.08, 0.9, 0.5, 0.015
 

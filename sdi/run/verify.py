@@ -58,4 +58,4 @@ def verify(
             progress(s.name)
             reports.append(checks.run(s, thorough=thorough, mutant=mutant))
     asked = any(s.name == "errata" for s in chosen)
-    return Verification(reports, [e.as_row() for e in checks.errata()] if asked and not mutants else [])
+    return Verification(reports, [e.as_row() for e in checks.all_errata()] if asked and not mutants else [])

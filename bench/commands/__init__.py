@@ -1,0 +1,1 @@
+"""What sdi-bench measures, one command a file."""

@@ -1,0 +1,1 @@
+"""What is measured: cases, contenders, and where their time goes."""

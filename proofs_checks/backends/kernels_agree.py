@@ -1,0 +1,126 @@
+"""Every kernel of the fast backend sketches what the definition says: both routes, compiled and in PyTorch.
+
+    gradient of a linear map   sum over tokens of outer(u, v), by fft and by gemm
+    gradient of an embedding   sum over tokens of outer(one_hot(index), v)
+
+A model of test size has a few tokens, and its layers take one route only: here each is called by name, with 1, 40 and
+101 tokens, in float64 and float32, for sizes m that have a compiled transform (powers of 2, with factors 3 and 5) and
+one that has none. The definition is TensorSketch.apply, an explicit signed sum over entries, of the summed outer
+products in float64. Errors are measured against the sum of |u| |v| over tokens, the size of all that is added up.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from sdi.run.one_thread import one_thread
+from sdi.sketch.shipped.count_and_tensor import TensorSketch
+
+from ..machinery.statement import Verdict, statement
+from .fast_agrees import kernels, tensor
+
+Array = np.ndarray
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
+SIZES = (((5, 7), 4), ((20, 12), 30), ((9, 33), 64), ((6, 8), 14))
+TOKENS, EXAMPLES = (1, 40, 101), 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """A kernel ("compiled" or "torch"), a route ("fft", "gemm" or "rows"), and what it is given."""
+
+    kernel: str
+    route: str
+    dtype: str
+    sketch: TensorSketch
+    u: Array  # (n, T, d_out); for rows, (n, T) indices
+    v: Array  # (n, T, d_in)
+
+    @property
+    def name(self) -> str:
+        sizes = f"shape {self.sketch.shape}, m={self.sketch.m}, {self.v.shape[1]} tokens"
+        return f"{self.route} by {self.kernel}, {self.dtype}, {sizes}"
+
+    @property
+    def outer(self) -> Array:
+        """The factor of every token that stands for rows, (n, T, d_out)."""
+        return np.eye(self.sketch.shape[0])[self.u] if self.route == "rows" else self.u
+
+
+def by_kernel(job: Job) -> Array:
+    """What the kernel adds to what is there."""
+    native, plain = (importlib.import_module(f"sdi.fast.sketching.{name}") for name in ("compiled", "tensor_sketch"))
+    workspace = importlib.import_module("sdi.fast.sketching.workspace").Workspace
+    v, u = tensor(job.v, job.dtype), tensor(job.u, "" if job.route == "rows" else job.dtype)
+    make = native.make_tensor_sketch if job.kernel == "compiled" else plain.TorchTensorSketch
+    tables = make(job.sketch, v.device, v.dtype)
+    acc = v.new_ones(len(v), job.sketch.m)
+    add = {"fft": tables.add_by_fft, "gemm": tables.add_by_gemm, "rows": tables.add_rows}[job.route]
+    add(acc, u, v, workspace(v.device, 1 << 16))
+    return np.asarray(acc.numpy()) - 1
+
+
+def jobs(thorough: bool) -> Iterator[Job]:
+    rng = np.random.default_rng(0)
+    for ((d, d2), m), tokens in product(SIZES, (*TOKENS, 2100) if thorough else TOKENS):
+        sketch = TensorSketch.draw((d, d2), m, name="kernel")
+        u, v = rng.standard_normal((EXAMPLES, tokens, d)), rng.standard_normal((EXAMPLES, tokens, d2))
+        index = rng.integers(d, size=(EXAMPLES, tokens))
+        for kernel, route, dtype in product(kernels(), ("fft", "gemm", "rows"), TOLERANCE):
+            yield Job(kernel, route, dtype, sketch, index if route == "rows" else u, v)
+
+
+def _holds(claim: Callable[[Job], Array], job: Job) -> tuple[Any, str]:
+    u, got = job.outer, claim(job)
+    wanted = job.sketch.apply(np.einsum("nti,ntj->nij", u, job.v))
+    size = (np.linalg.norm(u, axis=-1) * np.linalg.norm(job.v, axis=-1)).sum(-1)
+    error = (np.abs(got - wanted).max(-1) / size).max()
+    return error <= TOLERANCE[job.dtype], f"{job.name}: off by {error:.1e}"
+
+
+def _changed(which: Callable[[Job], bool], change: Callable[[Job], Array]) -> Callable[[Job], Array]:
+    """The kernels with some of them changed."""
+    return lambda job: change(job) if which(job) else by_kernel(job)
+
+
+def _too_large(job: Job) -> Array:
+    return 1.01 * by_kernel(job)
+
+
+def _first_16(job: Job) -> Array:
+    return by_kernel(Job(job.kernel, job.route, job.dtype, job.sketch, job.u[:, :16], job.v[:, :16]))
+
+
+def _without_signs(job: Job) -> Array:
+    rows, cols = (type(s)(s.h, np.abs(s.s), s.m) for s in (job.sketch.rows, job.sketch.cols))
+    return by_kernel(Job(job.kernel, job.route, job.dtype, TensorSketch(rows, cols), job.u, job.v))
+
+
+@statement(
+    "kernels.agree",
+    paper="Main text, algorithm, TensorSketch of a sum of outer products",
+    method="float64",
+    claim=by_kernel,
+    mutants={
+        "the fastest fft 1 % too large": _changed(lambda j: (j.route, j.kernel) == ("fft", kernels()[0]), _too_large),
+        "PyTorch's fft 1 % too large": _changed(lambda j: (j.route, j.kernel) == ("fft", "torch"), _too_large),
+        "gemm 1 % too large in float32": _changed(lambda j: (j.route, j.dtype) == ("gemm", "float32"), _too_large),
+        "rows of an embedding 1 % too large": _changed(lambda j: j.route == "rows", _too_large),
+        "tokens after the 16th ignored": _changed(lambda j: j.kernel == kernels()[0], _first_16),
+        "tokens after the 16th ignored by PyTorch's gemm": _changed(
+            lambda j: (j.route, j.kernel) == ("gemm", "torch"), _first_16
+        ),
+        "no signs": _without_signs,
+        "replaces what is there": lambda job: by_kernel(job) - 1,
+    },
+)
+def kernels_agree(claim: Callable[[Job], Array], thorough: bool) -> Verdict:
+    """Every kernel, by FFT, by GEMM and for rows, compiled or not, gives the definition's sketch for any tokens."""
+    with one_thread():
+        return Verdict.all((_holds(claim, job) for job in jobs(thorough)), " and ".join(kernels()))

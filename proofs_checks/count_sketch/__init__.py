@@ -1,0 +1,1 @@
+"""CountSketch: unbiased, its exact variance, its bounds."""

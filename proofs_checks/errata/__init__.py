@@ -1,0 +1,1 @@
+"""Where the paper is not right as printed, decided by computing."""

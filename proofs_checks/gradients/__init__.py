@@ -1,0 +1,1 @@
+"""Step gradients: the total derivative, outer products, what truncation and an early read-out leave out."""

@@ -1,0 +1,1 @@
+"""The other shipped sketches: their moments, claims and draws."""
