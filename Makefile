@@ -23,7 +23,7 @@ types: $(READY)
 # The sketch routes and score kernels by pytest-benchmark, then whether the cost model picks the faster route.
 bench: $(READY)
 	$(BIN)/python -m pytest -o addopts= -p no:cacheprovider -q --benchmark-only --benchmark-columns=min,median,rounds \
-	  --benchmark-sort=name tests/test_bench_micro.py
+	  --benchmark-sort=name tests/bench/test_micro.py
 	$(BIN)/sdi-bench kernels
 
 wheel: $(READY)

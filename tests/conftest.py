@@ -1,8 +1,11 @@
-"""Settings of every test run: one thread, so that parallel runs do not wait for one another."""
+"""Settings of every test run: one thread, so that parallel runs do not wait; the asserts of helpers are explained."""
 
 import sys
+from pathlib import Path
 
 import pytest
+
+pytest.register_assert_rewrite(*(path.stem for path in (Path(__file__).parent / "helpers").glob("*.py")))
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 Array = np.ndarray
-ALPHA = 0.005  # nominal; tests/test_experiments_analysis.py bounds how much noise is called periodic
+ALPHA = 0.005  # nominal; tests/experiments/test_parity_analysis.py bounds how much noise is called periodic
 CLOSE = 0.9  # of the highest peak: an earlier lag this high is the period, and the highest its multiple
 FLAT = 1e-6  # of the curve's size: less variation than this is none
 

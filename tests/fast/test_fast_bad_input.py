@@ -1,0 +1,428 @@
+"""Refusals of the fast backend: which error, with which words, and the model as it was."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fast_cases import (
+    D,
+    Looped,
+    assert_near,
+    batch_second,
+    batch_second_loss,
+    features_of,
+    leaving_as_it_came,
+    make,
+    make_xy,
+    row_norms,
+    square_loss,
+    step_truth,
+)
+from modules import Gated
+from torch import Tensor, nn
+
+from sdi import Loop, SketchMap
+from sdi.errors import CoverageError, NonFiniteError, SketchMismatch
+from sdi.fast import Featurizer, coverage
+
+CORE = Loop(body="core", step="core", end="end")
+
+
+def plain() -> Looped:
+    return make(nn.Sequential(nn.Linear(D, D), nn.Tanh()))
+
+
+def with_part(name: str, part: Any) -> Looped:
+    """A model with something more in its core."""
+    model = plain()
+    setattr(model.core, name, part)
+    return model
+
+
+class Holder(nn.Module):
+    def __init__(self, p: Tensor) -> None:
+        super().__init__()
+        self.p = nn.Parameter(p, requires_grad=False)
+
+    def forward(self, s: Tensor) -> Tensor:
+        return s
+
+
+class Unused(nn.Module):
+    """Called, but nothing comes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.extra = nn.Linear(D, D), nn.Linear(D, D)
+
+    def forward(self, s: Tensor) -> Tensor:
+        self.extra(s)
+        return self.lin(s)
+
+
+class NeverCalled(Unused):
+    def forward(self, s: Tensor) -> Tensor:
+        return self.lin(s)
+
+
+class Overwriting(nn.Module):
+    """Changes its input in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.ones(D))
+
+    def forward(self, s: Tensor) -> Tensor:
+        s += self.gate
+        return s * 2
+
+
+def poisoned(model: nn.Module, batch: Any) -> Tensor:
+    """A gradient of step 2 that is not a number, in example 1."""
+    seen = 0
+
+    def poison(module: nn.Module, args: Any, y: Tensor) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 2 and y.requires_grad:
+            y.register_hook(lambda g: g * torch.tensor([1.0, float("nan"), 1.0], dtype=g.dtype)[:, None, None])
+
+    handle = model.core.register_forward_hook(poison)
+    try:
+        return square_loss(model, batch)
+    finally:
+        handle.remove()
+
+
+def with_nan(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    batch["y"][1, 0, 0] = float("nan")
+    return batch
+
+
+def frozen_loss(model: nn.Module, batch: Any) -> Tensor:
+    with torch.no_grad():
+        return square_loss(model, batch)
+
+
+def one_by_one(model: nn.Module, batch: Any) -> Tensor:
+    return torch.vmap(lambda x, y: square_loss(model, {"x": x[None], "y": y[None]})[0])(batch["x"], batch["y"])
+
+
+def scripted() -> Looped:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return make(nn.Sequential(torch.jit.script(nn.Linear(D, D)), nn.Tanh()))
+
+
+Refusal = tuple[Callable[[], Looped], Callable[..., Any], dict[str, Any], type[Exception], str]
+REFUSALS: dict[str, Refusal] = {
+    "scalar loss": (
+        plain,
+        lambda m, b: square_loss(m, b).mean(),
+        {},
+        ValueError,
+        r"one value per example: expected shape \(n,\), got \(\); use reduction='none'",
+    ),
+    "loss of tokens": (
+        plain,
+        lambda m, b: square_loss(m, b)[:, None],
+        {},
+        ValueError,
+        r"expected shape \(n,\), got \(3, 1\)",
+    ),
+    "loss that is no tensor": (
+        plain,
+        lambda m, b: square_loss(m, b).tolist(),
+        {},
+        TypeError,
+        "tensor with one value per example, got list",
+    ),
+    "loss without the body": (plain, frozen_loss, {}, CoverageError, "does not depend on the body"),
+    "nan in a loss": (plain, square_loss, {"batch": with_nan(make_xy())}, NonFiniteError, "loss of example 1 is nan"),
+    "nan in the loss of an example with an id": (
+        plain,
+        square_loss,
+        {"batch": with_nan(make_xy()), "ids": ("a", "b", "c")},
+        NonFiniteError,
+        "loss of example 'b' is nan",
+    ),
+    "nan in a step": (
+        plain,
+        poisoned,
+        {},
+        NonFiniteError,
+        r"gradient of 'core\.0\.weight' at step [12] of example '1' is nan",
+    ),
+    "module never called": (
+        lambda: make(NeverCalled()),
+        square_loss,
+        {},
+        CoverageError,
+        r"'core\.extra\.weight' \(6, 6\) got no gradient at any step",
+    ),
+    "module without effect": (
+        lambda: make(Unused()),
+        square_loss,
+        {},
+        CoverageError,
+        r"'core\.extra\.weight' \(6, 6\) got no gradient .* 3 calls of 'core\.extra'",
+    ),
+    "top module never called": (
+        plain,
+        square_loss,
+        {"loop": Loop(body=["core", "spare"], step="core")},
+        CoverageError,
+        r"'spare\.weight' \(2, 2\) cannot be covered: its module was never called",
+    ),
+    "integer parameter": (
+        lambda: with_part("h", Holder(torch.ones(2, dtype=torch.int64))),
+        square_loss,
+        {},
+        CoverageError,
+        r"'core\.h\.p' must be of a real floating type, got torch\.int64",
+    ),
+    "complex parameter": (
+        lambda: with_part("h", Holder(torch.ones(2, dtype=torch.complex64))),
+        square_loss,
+        {},
+        CoverageError,
+        r"got torch\.complex64",
+    ),
+    "batch not first": (
+        plain,
+        batch_second_loss,
+        {"batch": batch_second()},
+        CoverageError,
+        r"'core\.0\.weight' \(6, 6\) cannot be covered: its call does not carry one row for each of the 3 examples",
+    ),
+    "loop in a bare parameter's module": (
+        plain,
+        square_loss,
+        {"loop": Loop(body=["bare"], step="core")},
+        CoverageError,
+        r"'bare' \(2,\) cannot be covered: it belongs to no module of its own",
+    ),
+    "no loop": (plain, square_loss, {"loop": "core"}, TypeError, r"loop must be an sdi\.Loop, .* got 'core'"),
+    "a core in TorchScript": (
+        scripted,
+        square_loss,
+        {},
+        CoverageError,
+        r"module 'core\.0' is TorchScript, whose calls cannot be followed",
+    ),
+    "a model called under vmap": (
+        plain,
+        one_by_one,
+        {},
+        CoverageError,
+        r"the loop was called under torch\.vmap .* call the model on the whole batch",
+    ),
+    "body only outside the steps": (
+        plain,
+        square_loss,
+        {"loop": Loop(body="core", step="head")},
+        CoverageError,
+        "no call of a body module lies within one of the 1 steps",
+    ),
+    "no examples": (
+        plain,
+        lambda m, b: square_loss(m, b)[:0],
+        {},
+        ValueError,
+        "a batch must hold at least one example, got one with none",
+    ),
+    "unknown step": (
+        plain,
+        square_loss,
+        {"loop": Loop(body="core", step="coer")},
+        ValueError,
+        "step module 'coer' is not in the model; did you mean 'core'",
+    ),
+    "foreign step": (
+        plain,
+        square_loss,
+        {"loop": Loop(body="core", step=nn.Linear(1, 1))},
+        ValueError,
+        "step module Linear is not in the model",
+    ),
+    "unknown end": (
+        plain,
+        square_loss,
+        {"loop": Loop(body="core", step="core", end="ende")},
+        ValueError,
+        "end module 'ende' is not in the model; did you mean 'end'",
+    ),
+    "unknown body": (
+        plain,
+        square_loss,
+        {"loop": Loop(body="cor", step="core")},
+        CoverageError,
+        "body entry 'cor' matches no parameter of the model; did you mean 'core'",
+    ),
+    "foreign body": (
+        plain,
+        square_loss,
+        {"loop": Loop(body=nn.Linear(1, 1), step="core")},
+        ValueError,
+        "body module Linear is not in the model",
+    ),
+    "step never called": (
+        plain,
+        square_loss,
+        {"loop": Loop(body="core", step="spare")},
+        ValueError,
+        "step module was never called",
+    ),
+    "other shapes": (
+        plain,
+        square_loss,
+        {"sketch": SketchMap.draw({"core.0.weight": (6, 7), "core.0.bias": (6,)}, m=4)},
+        SketchMismatch,
+        r"'core\.0\.weight' with shape \(6, 7\), the model has \(6, 6\)",
+    ),
+    "memory": (
+        plain,
+        square_loss,
+        {"memory": "disk"},
+        ValueError,
+        r"memory must be one of \('auto', 'hooks', 'recompute'\), got 'disk'",
+    ),
+    "audit": (
+        plain,
+        square_loss,
+        {"audit": "never"},
+        ValueError,
+        r"audit must be one of \('first', 'every', 'off'\), got 'never'",
+    ),
+    "budget": (plain, square_loss, {"budget": 1000}, ValueError, "budget must be at least 1 MiB .* got 1000"),
+    "ids": (plain, square_loss, {"ids": ["a"]}, ValueError, "ids must name each of the 3 examples, got 1"),
+}
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+@pytest.mark.parametrize("name", REFUSALS)
+def test_it_is_refused_and_the_model_is_as_it_was(name: str, memory: str) -> None:
+    build, loss, options, error, message = REFUSALS[name]
+    model = build()
+    model.spare, model.bare = nn.Linear(2, 2), nn.Parameter(torch.ones(2))
+    model.core.requires_grad_(False)
+    model.head.weight.grad = torch.ones_like(model.head.weight)
+    options = {"loop": CORE, "batch": make_xy(), "memory": memory, **options}
+    with pytest.raises(error, match=message):
+        features_of(model, options.pop("batch"), loss, **options)
+
+
+def test_coverage_refuses_what_featurize_refuses() -> None:
+    model = make(NeverCalled())
+    with leaving_as_it_came(model), pytest.raises(CoverageError, match=r"core\.extra\.weight"):
+        coverage(model, square_loss, make_xy(), loop=CORE)
+
+
+class Boom(Exception):
+    pass
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+@pytest.mark.parametrize("core", [lambda: nn.Linear(D, D), Gated])
+def test_an_exception_in_the_middle_of_the_backward_pass_harms_nothing(core: Any, memory: str) -> None:
+    model, batch = make(core()), make_xy()
+    model.train()
+    model.core.requires_grad_(False)
+    calls = 0
+
+    def explode(g: Tensor) -> None:
+        raise Boom
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        y = model.read(batch["x"])
+        for t in range(3):
+            y = model.core(y)
+            if t == 1 and y.requires_grad:
+                nonlocal calls
+                calls += 1
+                y.register_hook(explode)
+        return y.flatten(1).sum(dim=1)
+
+    with pytest.raises(Boom):
+        features_of(model, batch, loss, memory=memory, loop=Loop(body="core", step="core"))
+    assert calls == 1
+    clean = features_of(model, batch, memory=memory)
+    assert np.isfinite(clean.values).all()
+
+
+def big(n: int = 8) -> tuple[Looped, dict[str, Any]]:
+    """A loop whose activations pass 1 MiB."""
+    model = make(nn.Sequential(nn.Linear(D, 64), nn.GELU(), nn.Linear(64, D)), dtype=torch.float32, tau=4)
+    return model, make_xy(n, dtype=torch.float32, length=128)
+
+
+def test_a_small_budget_switches_to_recompute_and_then_splits_with_the_same_results() -> None:
+    model, batch = big()
+    roomy = Featurizer(model, square_loss, loop=CORE)
+    truth = roomy(batch)
+    assert not roomy.memory.recompute
+    tight = Featurizer(model, square_loss, loop=CORE, budget=1 << 20)
+    with leaving_as_it_came(model):
+        found = tight(batch)
+    assert tight.memory.recompute
+    assert found.ids == truth.ids == tuple("01234567")
+    np.testing.assert_allclose(found.values, truth.values, rtol=1e-4, atol=1e-5 * np.abs(truth.values).max())
+    model, batch = big(256)
+    tiny = Featurizer(model, square_loss, loop=CORE, budget=1 << 20, audit="off")
+    split = tiny(batch, ids=[f"x{i}" for i in range(256)])
+    assert tiny.memory.rows is not None
+    assert tiny.memory.rows < 256
+    whole = Featurizer(model, square_loss, loop=CORE, memory="hooks", audit="off")(batch)
+    assert split.ids == tuple(f"x{i}" for i in range(256))
+    np.testing.assert_allclose(split.values, whole.values, rtol=1e-4, atol=1e-5 * np.abs(whole.values).max())
+
+
+def test_a_split_batch_names_its_examples_by_their_place_in_the_whole() -> None:
+    model, batch = big(256)
+    tiny = Featurizer(model, square_loss, loop=CORE, budget=1 << 20, audit="off")
+    assert tiny(batch).ids == tuple(map(str, range(256)))
+
+
+def test_hooks_and_recompute_agree_bit_for_bit() -> None:
+    model, batch = big(2)
+    sketch = SketchMap.draw({n: tuple(p.shape) for n, p in model.named_parameters() if n.startswith("core")}, m=16)
+    for options in ({}, {"sketch": sketch}, {"sketch": sketch, "steps": False}):
+        kept = features_of(model, batch, memory="hooks", **options)
+        np.testing.assert_array_equal(features_of(model, batch, memory="recompute", **options).values, kept.values)
+
+
+def test_a_module_that_overwrites_its_input_is_served_by_the_one_around_it_but_not_recomputed() -> None:
+    model, batch = make(nn.Sequential(nn.Linear(D, D), Overwriting())), make_xy()
+    loop = Loop(body="core.1", step="core")
+    phi, _ = step_truth(model, square_loss, batch, 3)
+    found = features_of(model, batch, loop=loop, memory="hooks")
+    assert_near(found.values, phi["core.1.gate"], row_norms(found.values), "gate")
+    (row,) = coverage(model, square_loss, batch, loop=loop)
+    assert row.modules == ("core",)
+    with pytest.raises(RuntimeError, match=r"input of the Overwriting was changed in place .* use memory='hooks'"):
+        features_of(model, batch, loop=loop, memory="recompute")
+
+
+def test_an_input_overwritten_after_the_call_is_refused() -> None:
+    """The reader's input is changed later, in the model's own forward: nothing around it could be replayed."""
+
+    class Later(Looped):
+        def forward(self, x: Tensor, tau: int | None = None) -> Tensor:
+            s = self.read(x)
+            for _ in range(2):
+                y = self.core(s)
+                s.add_(1)
+                s = y * 1
+            return self.head(s)
+
+    model = Later(Gated()).double()
+    for core in (model, make(nn.Linear(D, D))):
+        if core is not model:
+            model.core = core.core
+        with pytest.raises(CoverageError, match="its input was changed in place after the call"):
+            features_of(model, make_xy(), memory="hooks", loop=Loop(body="core", step="core"))
