@@ -3,11 +3,12 @@
 if __name__ != "sdi.fast":
     raise ImportError("this folder is installed as sdi.fast: write `import sdi.fast`, not `import fast`")
 
+from sdi.scores.products import sdi, sdi_train, step_matrix, tracin
+
 from .coverage_table import Coverage, Covered, coverage
 from .exact import ExactScores, exact_scores
 from .featurizer import Featurizer, featurize
 from .model import LoopedTransformer, token_cross_entropy
-from .scores import sdi, sdi_train, step_matrix, tracin
 from .weights import body_shapes, weights_kept, with_weights
 
 __all__ = [

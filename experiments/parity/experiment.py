@@ -23,11 +23,11 @@ from sdi.backends import room
 from sdi.files import write_whole
 from sdi.run.one_thread import one_thread
 
-from .analyse import analyse, influence_on_tests
+from .analysis import analyse, influence_on_tests
 from .figure import draw
 from .report import report
 from .settings import Settings
-from .train import Progress, Trainer, train
+from .training import Progress, Trainer, train
 
 # Steps of the control with shuffled labels: a length that cannot be learned is left, and there is little to settle.
 SHUFFLED_PATIENCE, SHUFFLED_SETTLE = 20, 120

@@ -9,28 +9,12 @@ from typing import Any
 import numpy as np
 
 from sdi.backends import room
-from sdi.parity import loss, make_batch
 from sdi.result.result import Result
 from sdi.run.attribute import attribute
 
-from .settings import EXTRA, Settings
+from .batches import loss, make_loader
+from .settings import Settings
 from .strings import labels_of, parity_of
-
-Loader = list[dict[str, Any]]
-
-
-def make_loader(strings: Sequence[str], labels: np.ndarray, batch: int = 32) -> Loader:
-    """Batches of strings of similar length, each read out after as many steps as it has bits."""
-    import torch
-
-    order = sorted(range(len(strings)), key=lambda i: len(strings[i]))
-    out = []
-    for k in range(0, len(order), batch):
-        rows = order[k : k + batch]
-        made = make_batch([strings[i] for i in rows], extra=EXTRA)
-        made["targets"][torch.arange(len(rows)), made["readout"]] = torch.from_numpy(labels[rows])
-        out.append(made)
-    return out
 
 
 def influence(

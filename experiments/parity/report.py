@@ -7,7 +7,7 @@ from typing import Any
 
 from .periods import ALPHA
 from .strings import MIXED, PROBES
-from .train import CHECKED
+from .training import CHECKED
 
 
 def report(summary: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Settings: all that a parity run depends on, in three sizes.
+"""Settings: all that a parity run depends on, in four sizes.
 
 The training strings of a length are fixed: all of them when short, `pool` random ones when long. So an example whose
 influence is asked for is one that was trained on.
@@ -67,6 +67,11 @@ CONFIGS: dict[str, Settings] = {
         config="paper", d=256, heads=64, longest=21, scale=0.02, rate=1e-4, patience=5000, settle=20000, check=1000
     ),
     "small": Settings(),
+    "demo": Settings(
+        config="demo", d=32, longest=12, test=14, pool=400, rate=2e-3, warmup=50, noise=0.05, patience=300, settle=150,
+        average=0.98, check=100, keep=100, checkpoints=4, m=512, per_tercile=16, at_longest=16, tests=100,
+        calibration=64, evaluation=64,
+    ),
     "smoke": Settings(
         config="smoke", d=16, heads=4, longest=4, test=16, pool=16, rate=3e-3, warmup=5, batch=16, groups=2, bar=0.3,
         patience=10, settle=20, check=20, keep=5, checkpoints=3, m=64, per_tercile=4, at_longest=4, tests=8,

@@ -11,22 +11,23 @@ Under recompute, autograd's graph of a whole batch may not fit: 1 looks at two e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from sdi.errors import AuditError
+from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 
-from ..sketching.sinks import Accumulator, make_sinks
+from ..sketching.sinks import Accumulator, Tables, make_sinks
+from ..sketching.workspace import Workspace
 from .checkpointing import graph_keeping_checkpoints
+from .memory import Memory
 from .random_and_autocast import RandomState
 from .restore_model import unharmed
-
-if TYPE_CHECKING:
-    from ..featurizer import Featurizer
 
 # Relative to the norms of what is summed. Rounding is at most a few thousand eps at the sizes that run; a missed call,
 # a wrong pairing or a mixed batch is off by percents. Beside it, ROUNDING eps of the whole gradient are allowed: some
@@ -39,13 +40,33 @@ WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type, a
 MANY = 2  # examples looked at under recompute
 
 
+class Audited(Protocol):
+    """What an audit asks of a Featurizer: what it works with, and three other ways to the same features."""
+
+    model: Any
+    loss: Any
+    body: Any
+    sketch: SketchMap
+    dtype: torch.dtype
+    dtypes: set[torch.dtype]  # all that gradients came in
+    memory: Memory
+    work: Workspace
+    tables: Tables
+
+    def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features: ...
+
+    def alone(self, batch: Any, ids: Sequence[str] = ()) -> Features: ...
+
+    def take(self, batch: Any, rows: slice, n: int) -> Any: ...
+
+
 class MixedExamples(AuditError):
     """Features of some parameters that are not an example's own."""
 
     parameters: tuple[str, ...] = ()
 
 
-def audit_features(featurizer: Featurizer, batch: Any, features: Features) -> None:
+def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
     """Raise AuditError, naming the parameter, if the features are not what autograd says."""
     tolerance = max(TOLERANCE.get(dtype, 1e-3) for dtype in featurizer.dtypes)
     n = len(features.ids)
@@ -65,7 +86,7 @@ def audit_features(featurizer: Featurizer, batch: Any, features: Features) -> No
             _in_its_batch(features, alone[1], tolerance)
 
 
-def audit_again(featurizer: Featurizer, batch: Any, features: Features) -> None:
+def audit_again(featurizer: Audited, batch: Any, features: Features) -> None:
     """A later batch: whether examples are mixed, or in another order, may depend on the data."""
     if len(features.ids) > 1:
         try:
@@ -77,11 +98,11 @@ def audit_again(featurizer: Featurizer, batch: Any, features: Features) -> None:
             ) from None
 
 
-def _proportion(featurizer: Featurizer) -> float:
+def _proportion(featurizer: Audited) -> float:
     return max(PROPORTION.get(dtype, 1e-3) for dtype in featurizer.dtypes)
 
 
-def _against_autograd(featurizer: Featurizer, batch: Any, features: Features, tolerance: float) -> bool:
+def _against_autograd(featurizer: Audited, batch: Any, features: Features, tolerance: float) -> bool:
     """Returns whether the loss draws random numbers."""
     parameters = featurizer.body.parameters
     with unharmed(featurizer.model), graph_keeping_checkpoints(), torch.enable_grad():
@@ -117,13 +138,13 @@ def _against_autograd(featurizer: Featurizer, batch: Any, features: Features, to
     return draws
 
 
-def _if_recomputed(featurizer: Featurizer) -> str:
+def _if_recomputed(featurizer: Audited) -> str:
     if not featurizer.memory.recompute:
         return ""
     return "; or a module that was run again (memory='recompute') keeps state: use memory='hooks' and smaller batches"
 
 
-def _own_losses(featurizer: Featurizer, batch: Any, features: Features, tolerance: float) -> None:
+def _own_losses(featurizer: Audited, batch: Any, features: Features, tolerance: float) -> None:
     """Times a weight, an example's loss must have so much larger features, and the others' must stay."""
     n = len(features.ids)
     rows = min(featurizer.memory.rows or n, n)  # that run together: a weight counts within these
@@ -155,7 +176,7 @@ def _weights(n: int) -> Float[np.ndarray, "n"]:
 
 
 def _smaller(
-    featurizer: Featurizer, batch: Any, features: Features, rows: slice = slice(0, MANY)
+    featurizer: Audited, batch: Any, features: Features, rows: slice = slice(0, MANY)
 ) -> tuple[Any, Features] | None:
     """Some examples without the others, and their features; None for a batch that cannot be cut."""
     try:

@@ -14,30 +14,29 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sdi import parity
 from sdi.backends import room
 from sdi.cli.tables import top_table, trajectory
 from sdi.errors import StoreError
-from sdi.parity import Parity, Trained
 from sdi.result.result import Result
 from sdi.run.attribute import attribute
 from sdi.run.one_thread import one_thread
 from sdi.scores.standard_error import Z95
 
 
-def demo(
-    console: Console, keep: Path | None = None, task: Parity | None = None, examples: int = 64, m: int = 512
-) -> Result:
-    """Train, attribute, check, show. `keep` is a new folder for the checkpoints, the store and the result."""
-    task = task or Parity()
+def demo(console: Console, keep: Path | None = None, settings: Any = None) -> Result:
+    """Train, attribute, check, show.
+
+    keep: a new folder for the checkpoints, the store and the result.
+    settings: of `sdi.experiments.parity`; by default its configuration "demo".
+    """
+    settings = settings or room("experiments.parity").configuration("demo")
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise StoreError(f"--keep must be a new or empty folder, got {keep}")
     with tempfile.TemporaryDirectory(prefix="sdi-demo-") as scratch:
         folder = keep or Path(scratch)
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         with one_thread():
-            trained = _train(console, folder / "checkpoints", task)
-            result = _attribute(console, folder, task, trained, examples, m)
+            trained = _train(console, folder / "training", settings)
+            result = _attribute(console, folder, settings, trained)
         if keep is not None:
             result.save(folder / "result.safetensors")
             console.print(f"   kept in {folder}", soft_wrap=True)
@@ -45,41 +44,49 @@ def demo(
     return result
 
 
-def _train(console: Console, folder: Path, task: Parity) -> Trained:
-    count = task.config.parameter_count
+def _train(console: Console, folder: Path, settings: Any) -> Any:
+    parity = room("experiments.parity")
+    count = settings.model_config().parameter_count
     console.print(
         f"[bold]1  A looped transformer learns parity[/] — is the number of ones odd?\n"
         f"   One block, applied n times to n bits; {count:,} parameters, from scratch."
     )
     began = time.perf_counter()
     with _bar(console) as show:
-        trained = parity.train_parity(folder, task, show)
+        trained = parity.train(folder, settings, show)
     seconds = time.perf_counter() - began
-    known = [s for n in range(6, task.longest + 1) for s in parity.held_out(n, task.seed)]
-    known = known or [s for n in range(parity.SHORTEST, task.longest + 1) for s in parity.pool(n, task.seed)]
-    longer = [s for n in range(task.longest + 1, task.longest + 5) for s in parity.held_out(n, task.seed)]
+    model = trained.averaged()
+
+    def right(lengths: range) -> str:
+        parts = {n: parity.held_out(settings, n, settings.tests) for n in lengths}
+        many = sum(map(len, parts.values()))
+        known = sum(parity.accuracy(model, strings) * len(strings) for strings in parts.values() if strings)
+        return f"[bold]{known / max(many, 1):.1%}[/] of {many} right"
+
     console.print(
-        f"   {trained.steps} steps in {seconds:.0f} s, up to {trained.length} bits. Strings never trained on:\n"
-        f"   [bold]{parity.accuracy(trained.model, known):.1%}[/] of {len(known)} right up to {task.longest} bits, "
-        f"[bold]{parity.accuracy(trained.model, longer):.1%}[/] of {len(longer)} right at "
-        f"{task.longest + 1} to {task.longest + 4} bits.\n"
+        f"   {trained.at.step} steps in {seconds:.0f} s, up to {trained.at.length} bits. Strings never trained on:\n"
+        f"   {right(range(6, settings.longest + 1))} up to {settings.longest} bits, "
+        f"{right(range(settings.longest + 1, settings.longest + 5))} at "
+        f"{settings.longest + 1} to {settings.longest + 4} bits.\n"
     )
     return trained
 
 
-def _attribute(console: Console, folder: Path, task: Parity, trained: Trained, examples: int, m: int) -> Result:
-    strings = choose_strings(task, examples)
-    probe = parity.alternating(task.longest)
-    queries = [probe, *(parity.alternating(task.longest, p) for p in ("10", "001"))]
-    loop = task.config.loop()
+def _attribute(console: Console, folder: Path, settings: Any, trained: Any) -> Result:
+    parity = room("experiments.parity")
+    strings = parity.training_sample(settings)
+    probe, *others = (parity.probe(settings.test, pattern) for pattern in ("01", "10", "001"))
+    loop = settings.model_config().loop()
+    checkpoints = sorted((folder / "training" / "checkpoints").iterdir())
+    m = settings.m
     run: Any = partial(
         attribute,
-        task.model(),
+        type(trained.model)(trained.model.config),
         loss=parity.loss,
         loop=loop,
-        checkpoints=trained.checkpoints,
+        checkpoints=checkpoints,
         train=parity.make_loader(strings),
-        query=parity.make_loader(queries),
+        query=parity.make_loader([probe, *others]),
     )
     began = time.perf_counter()
     result: Result = run(m=m, store=folder / "store")
@@ -88,7 +95,7 @@ def _attribute(console: Console, folder: Path, task: Parity, trained: Trained, e
     parameters = room("fast").body_shapes(trained.model, loop)
     console.print(
         f"[bold]2  Which training strings shaped which step?[/]\n"
-        f"   {examples} strings × {len(queries)} queries × {steps} steps × {len(trained.checkpoints)} checkpoints "
+        f"   {len(strings)} strings × {1 + len(others)} queries × {steps} steps × {len(checkpoints)} checkpoints "
         f"in {seconds:.1f} s.\n"
         f"   audit: [green]all {len(parameters)} body parameters agree with autograd, and one example alone\n"
         f"   agrees with its batch[/] (first batch of each side; the run stops otherwise)\n"
@@ -96,7 +103,7 @@ def _attribute(console: Console, folder: Path, task: Parity, trained: Trained, e
     best = result.top(5, query=probe, by="absolute")
     first = best.rows[0].train
     console.print(f"   How [bold]{first}[/] acts on each loop step of the query [bold]{probe}[/],")
-    console.print(f"   read out at step {task.longest}; [green]positive[/]: training on it lowers the query's loss.")
+    console.print(f"   read out at step {settings.test}; [green]positive[/]: training on it lowers the query's loss.")
     at = {"train": first, "query": probe}
     console.print(trajectory(result.sdi.sel(**at).values.tolist(), result.stderr.sel(**at).values.tolist()))
     console.print()
@@ -126,22 +133,6 @@ def _check(console: Console, result: Result, tracin: Result, exact: Result, m: i
     )
 
 
-def choose_strings(task: Parity, count: int) -> list[str]:
-    """Different strings of the training pool, lengths drawn evenly."""
-    rng = np.random.default_rng([task.seed, 7])
-    lengths = range(max(parity.SHORTEST, task.longest // 3), task.longest + 1)
-    pools = {n: parity.pool(n, task.seed) for n in lengths}
-    if count > sum(map(len, pools.values())):
-        raise ValueError(
-            f"examples must be at most {sum(map(len, pools.values()))}, the strings there are, got {count}"
-        )
-    chosen: dict[str, None] = {}
-    while len(chosen) < count:
-        strings = pools[int(rng.choice(list(lengths)))]
-        chosen.setdefault(strings[rng.integers(len(strings))])
-    return list(chosen)
-
-
 @contextmanager
 def _bar(console: Console) -> Iterator[Any]:
     """A bar on a terminal, nothing elsewhere; it leaves no trace."""
@@ -150,8 +141,9 @@ def _bar(console: Console) -> Iterator[Any]:
     with progress:
         task = progress.add_task("", total=None, words="")
 
-        def show(step: int, length: int, loss: float) -> None:
-            progress.update(task, words=f"step {step}, {length} bits, loss {loss:.3f}")
+        def show(trainer: Any) -> None:
+            at = trainer.at
+            progress.update(task, words=f"step {at.step}, {at.length} bits, loss {at.running:.3f}")
 
         yield show
 

@@ -40,7 +40,7 @@ class Parts:
         """Draw one training example, by default the first: a row for each parameter (needs matplotlib)."""
         from sdi.result.plot import plot_parts
 
-        plot_parts(self, expand(path), train)
+        plot_parts(self.sdi, self.query, expand(path), train)
 
 
 def parts(store: Store, checkpoints: Sequence[Checkpoint], query: str, train: Sequence[str]) -> Parts:

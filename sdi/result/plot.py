@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sdi.arguments import at_least_one, whole
 from sdi.files import write_whole
+from sdi.result.labelled import Labelled
 from sdi.scores.standard_error import Z95
 
-if TYPE_CHECKING:
-    from sdi.result.parts import Parts
-    from sdi.result.result import Result
 
-
-def plot_trajectories(result: Result, path: Path, query: Any, k: int) -> None:
-    """See `Result.plot`. Without a query, the first is drawn."""
+def plot_trajectories(sdi: Labelled, stderr: Labelled, path: Path, query: Any, k: int, side: str) -> None:
+    """See `Result.plot`. Without a query, the first is drawn. side: whose loop steps these are."""
     k = whole("k", k)
     at_least_one("k", k)
-    query = result.sdi.coords["query"][0] if query is None else query
-    sdi, stderr = result.sdi.sel(query=query), result.stderr.sel(query=query)
+    query = sdi.coords["query"][0] if query is None else query
+    sdi, stderr = sdi.sel(query=query), stderr.sel(query=query)
     steps = np.array(sdi.coords["step"])
     order = np.argsort(-np.abs(sdi.values).sum(axis=1), kind="stable")[:k]
     figure = _figure(9, 6)
@@ -38,17 +35,17 @@ def plot_trajectories(result: Result, path: Path, query: Any, k: int) -> None:
     figure.legend(title="train", fontsize="small", frameon=False, loc="outside right upper")
     bottom.bar(steps, np.abs(sdi.values).sum(axis=0), color="0.6")
     bottom.set_ylabel("energy of all")
-    bottom.set_xlabel(f"loop step of the {'query' if result.mode == 'query' else 'training example'}")
+    bottom.set_xlabel(f"loop step of the {side}")
     bottom.locator_params(axis="x", integer=True)
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
     _write(figure, path)
 
 
-def plot_parts(parts: Parts, path: Path, train: Any) -> None:
+def plot_parts(parts: Labelled, query: str, path: Path, train: Any) -> None:
     """See `Parts.plot`: colour is influence, red against and blue for, in rows of parameters and columns of steps."""
-    train = parts.sdi.coords["train"][0] if train is None else train
-    sdi = parts.sdi.sel(train=train)
+    train = parts.coords["train"][0] if train is None else train
+    sdi = parts.sel(train=train)
     names, steps = sdi.coords["parameter"], len(sdi.coords["step"])
     figure = _figure(4 + 0.16 * steps, 1.6 + 0.22 * len(names))
     axes = figure.subplots()
@@ -59,7 +56,7 @@ def plot_parts(parts: Parts, path: Path, train: Any) -> None:
     axes.set_yticks(np.arange(len(names)) + 0.5, [_short(name, 40) for name in names], fontsize="small")
     axes.locator_params(axis="x", integer=True)
     axes.set_xlabel("loop step of the query")
-    axes.set_title(f"train {_short(train)} on query {_short(parts.query)}", fontsize="medium")
+    axes.set_title(f"train {_short(train)} on query {_short(query)}", fontsize="medium")
     figure.colorbar(drawn, label="influence on the step")
     _write(figure, path)
 

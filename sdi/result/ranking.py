@@ -1,21 +1,17 @@
-"""top: the training examples that most influence a query, with error bars and a mark where the order is noise."""
+"""Top: the training examples that most influence a query, with error bars and a mark where the order is noise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from sdi.arguments import at_least_one, number, one_of, whole
 from sdi.scores.standard_error import Z95
-from sdi.scores.summaries import late_mass
-
-if TYPE_CHECKING:
-    from sdi.result.result import Result
 
 ORDERS = ("signed", "absolute", "late")
 LATE = 0.5  # by "late": only examples with at least this share of their influence in the later half of the loop
@@ -54,31 +50,6 @@ class Top:
             tie = "  ~ this and the next might change places" if r.tied else ""
             lines.append(f"{r.rank:>4}  {r.train:<{width}}  {r.score:>+11.4g}  {Z95 * r.stderr:.2g}{tie}")
         return "\n".join(lines)
-
-
-def make_top(result: Result, k: int, query: Any, steps: slice | int | None, by: str, late: float) -> Top:
-    """See `Result.top`."""
-    k = check_order(k, by, late)
-    j = result.tracin.position("query", query)
-    scores, errors = result.tracin.values[:, j], result.tracin_stderr.values[:, j]
-    words = "all steps"
-    if result.mode in ("query", "train"):
-        sdi, tau = result.sdi.values[:, j], len(result.sdi.coords["step"])
-        first, last = step_range(steps, tau)
-        if steps is not None:
-            scores = sdi[:, first - 1 : last].sum(axis=-1)
-            # Steps share one sketch, so their errors may all point one way.
-            errors = result.stderr.values[:, j, first - 1 : last].sum(axis=-1)
-            words = step_words(first, last, tau)
-        shares = late_mass(np.abs(sdi), result.halves[j] if result.mode == "query" else result.halves)
-    elif steps is None and by != "late":
-        shares = np.full(len(scores), np.nan)
-    else:
-        raise ValueError(f"steps and by='late' need one step axis; this result has mode={result.mode!r}")
-    keys = order_keys(scores, shares, by, late)
-    order = [i for i in np.argsort(-keys, kind="stable")[: k + 1] if keys[i] > -np.inf]
-    ids = [str(i) for i in result.tracin.coords["train"]]
-    return Top(str(query), words, by, top_rows(ids, order, scores, keys, errors, shares, k))
 
 
 def check_order(k: int, by: str, late: float = LATE) -> int:

@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from sdi.errors import NonFiniteError
 from sdi.files import expand, write_whole
 from sdi.result.labelled import Labelled
-from sdi.result.ranking import LATE, Top, make_top
+from sdi.result.ranking import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
 from sdi.scores import summaries
 
 VERSION = 1
@@ -101,7 +101,27 @@ class Result:
         by: "signed", largest first; "absolute"; or "late", as absolute among the examples that have at least a share
         `late` of their influence in the later half of the loop.
         """
-        return make_top(self, k, query, steps, by, late)
+        k = check_order(k, by, late)
+        j = self.tracin.position("query", query)
+        scores, errors = self.tracin.values[:, j], self.tracin_stderr.values[:, j]
+        words = "all steps"
+        if self.mode in ("query", "train"):
+            sdi, tau = self.sdi.values[:, j], len(self.sdi.coords["step"])
+            first, last = step_range(steps, tau)
+            if steps is not None:
+                scores = sdi[:, first - 1 : last].sum(axis=-1)
+                # Steps share one sketch, so their errors may all point one way.
+                errors = self.stderr.values[:, j, first - 1 : last].sum(axis=-1)
+                words = step_words(first, last, tau)
+            shares = summaries.late_mass(np.abs(sdi), self.halves[j] if self.mode == "query" else self.halves)
+        elif steps is None and by != "late":
+            shares = np.full(len(scores), np.nan)
+        else:
+            raise ValueError(f"steps and by='late' need one step axis; this result has mode={self.mode!r}")
+        keys = order_keys(scores, shares, by, late)
+        order = [i for i in np.argsort(-keys, kind="stable")[: k + 1] if keys[i] > -np.inf]
+        ids = [str(i) for i in self.tracin.coords["train"]]
+        return Top(str(query), words, by, top_rows(ids, order, scores, keys, errors, shares, k))
 
     def summary(self) -> dict[str, Labelled]:
         """Per query: energy (query, step), and from it late mass, centre of mass and horizon; cancellation per pair."""
@@ -150,7 +170,8 @@ class Result:
         from sdi.result.plot import plot_trajectories
 
         self._need_steps("plot")
-        plot_trajectories(self, expand(path), query, k)
+        side = "query" if self.mode == "query" else "training example"
+        plot_trajectories(self.sdi, self.stderr, expand(path), query, k, side)
 
     def save(self, path: str | Path) -> None:
         """One safetensors file: arrays and their labels, no code."""

@@ -19,9 +19,9 @@ import sdi.fast
 from sdi.cli import app
 from sdi.cli.demo_pretrained import demo_pretrained
 from sdi.errors import StoreError
-from sdi.experiments.parity import CONFIGS, configuration, pretrained, run_experiment, train
+from sdi.experiments.parity import CONFIGS, configuration, make_batch, pretrained, run_experiment, train
 from sdi.experiments.parity import figure as figures
-from sdi.experiments.parity.analyse import model_of
+from sdi.experiments.parity.analysis import model_of
 from sdi.experiments.parity.experiment import progress_line
 from sdi.experiments.parity.forward import accuracy, read_out, unroll
 from sdi.experiments.parity.report import report
@@ -36,7 +36,7 @@ from sdi.experiments.parity.strings import (
     training_strings,
     true_period,
 )
-from sdi.experiments.parity.train import Progress
+from sdi.experiments.parity.training import Progress
 
 SMOKE = CONFIGS["smoke"]
 TINY = replace(SMOKE, longest=3, d=8, heads=2, patience=4, settle=8, check=6, checkpoints=2)
@@ -75,7 +75,7 @@ def test_a_state_is_that_of_the_model_at_its_own_read_out():
     strings = ["0110", "10", "111"]
     states = read_out(model, strings)
     for s, h in zip(strings, states, strict=True):
-        batch = sdi.parity.make_batch([s])
+        batch = make_batch([s])
         with torch.no_grad():
             expected = model(batch)[0, len(s)]
             assert torch.allclose(model.head(torch.from_numpy(h).float()), expected, atol=1e-5)
@@ -234,7 +234,10 @@ def test_the_demo_of_a_trained_model_fits_80_columns_and_says_what_it_found(run,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--config", "smal"], "config must be one of ('paper', 'small', 'smoke'), got 'smal'; did you mean 'small'?"),
+        (
+            ["--config", "smal"],
+            "config must be one of ('paper', 'small', 'demo', 'smoke'), got 'smal'; did you mean 'small'?",
+        ),
         (["--seeds", "a"], "--seeds must be numbers with commas, like 0,1,2, got 'a'"),
         (["--seeds", "1,1"], "seeds must be different numbers from 0, at least one, got [1, 1]"),
         (["--seeds", "-1"], "seeds must be different numbers from 0, at least one, got [-1]"),
