@@ -44,8 +44,9 @@ def fidelity(
     json: Json = None,
     plot: Plot = None,
 ) -> None:
-    from .commands.fidelity import Work, measure_fidelity, small_gpt
+    from .commands.fidelity import measure_fidelity, small_gpt
     from .work.cases import gpt
+    from .work.fidelity_work import Work
 
     def measure(tell: Progress) -> Record:
         if quick:

@@ -14,9 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sdi.arguments import AUDITS, one_of
+from sdi.arguments import one_of
 from sdi.errors import AuditError, CoverageError
 from sdi.inputs.batches import is_array, leaves, take_examples
+from sdi.inputs.settings import AUDITS
 from sdi.loop import Loop
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features

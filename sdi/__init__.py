@@ -9,6 +9,7 @@ from typing import Any
 from sdi.backends import Backend, backend
 from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch, StoreError
 from sdi.inputs.looped_config import LoopedConfig
+from sdi.inputs.settings import Settings
 from sdi.loop import Loop
 from sdi.result.parts import Parts, parts
 from sdi.result.result import Result, load
@@ -38,6 +39,7 @@ __all__ = [
     "NonFiniteError",
     "Parts",
     "Result",
+    "Settings",
     "Sketch",
     "SketchMap",
     "SketchMismatch",

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from operator import index
 from typing import Any
 
-AUDITS = ("first", "every", "off")
-MEMORIES = ("auto", "hooks", "recompute")
 LEAST_BUDGET = 1 << 20
 
 

@@ -9,7 +9,7 @@ autograd's own gradient of the batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
@@ -30,31 +30,11 @@ from ..harness.ledger import Ledger
 from ..harness.machine import THREADS
 from ..harness.record import Record
 from ..work.cases import Batch, Case
+from ..work.fidelity_work import WIDTHS, Work
 from ..work.narrow_sketch import fold
 from .fidelity_record import make_record
 
-WIDTHS = (256, 512, 1024, 2048, 4096, 8192)
 PILOT_M, PILOT_EXAMPLES = 256, 2
-
-
-@dataclass(frozen=True)
-class Work:
-    """The model and batch, the widths that are compared, and the one whose bytes are spread."""
-
-    case: Case
-    widths: tuple[int, ...] = WIDTHS
-    spread_at: int = 2048
-    seeds: int = 10
-
-    def __post_init__(self) -> None:
-        wide = max(self.widths)
-        if len(self.widths) < 2 or self.seeds < 1 or any(wide % m for m in self.widths):
-            raise ValueError(
-                f"widths must be two or more that divide the largest, for at least one seed, "
-                f"got {list(self.widths)} and {self.seeds}"
-            )
-        if self.spread_at not in self.widths:
-            raise ValueError(f"the m to be spread must be one of {list(self.widths)}, got {self.spread_at}")
 
 
 def small_gpt(d: int = 96, tau: int = 8, core: int = 2, examples: int = 4, tokens: int = 32, seed: int = 0) -> Case:

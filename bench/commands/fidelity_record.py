@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from ..harness.bars import BARS_OF_FIDELITY, judge
 from ..harness.chart import Chart, Series
 from ..harness.intervals import exponent, mean_interval
 from ..harness.record import Record, Table
-
-if TYPE_CHECKING:
-    from .fidelity import Work
+from ..work.fidelity_work import Work
 
 PAPER = {
     "SDI": "0.0388 ± 0.0030",

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from sdi.arguments import MEMORIES, check_budget, one_of
+from sdi.arguments import check_budget, one_of
+from sdi.inputs.settings import MEMORIES
 
 from .arena import Arena
 

@@ -27,7 +27,7 @@ from sdi.store.store import Store
 def bar_for(the: Run, quiet: bool) -> AbstractContextManager[Any]:
     counts = [loader.batches for loader in the.loaders.values()]
     batches = None if None in counts else sum(count for count in counts if count is not None)
-    return run_bar(batches, len(the.points) * the.config.repeats, quiet)
+    return run_bar(batches, len(the.points) * the.config.settings.repeats, quiet)
 
 
 def counts_line(the: Run) -> str:
@@ -93,7 +93,7 @@ def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
         )
     the = _read_run(source, "a config")
     if not _can_stream(the):
-        c = the.config
+        c = the.config.settings
         raise ValueError(
             "parts are read from a store of one sketch that has the steps of queries; this run has "
             f"backend={c.backend!r}, repeats={c.repeats}, mode={c.mode!r}"
@@ -114,7 +114,7 @@ def _read_run(source: Path, instead: str) -> Run:
 
 def _can_stream(the: Run) -> bool:
     """Whether there is one store, with the steps of the queries."""
-    c = the.config
+    c = the.config.settings
     return c.backend != "exact" and c.repeats == 1 and c.mode in ("query", "matrix")
 
 
@@ -137,10 +137,11 @@ def _from_result(
 def pilot(target: float, path: Path) -> ChosenM:
     """`choose_m` on the first training batch, at the last checkpoint."""
     the = Run.read(path)
-    backend = "fast" if the.config.backend == "exact" else the.config.backend
+    settings = the.config.settings
+    backend = "fast" if settings.backend == "exact" else settings.backend
     verbs = backend_named(backend)
     batch = name_examples(next(iter(the.loaders["train"]))).batch
     with verbs.weights_kept(the.model):
         model = the.points[-1].load_into(the.model, verbs)
-        options: dict[str, Any] = {"loop": the.config.loop, "backend": backend, "sketch": the.config.sketch}
+        options: dict[str, Any] = {"loop": the.config.loop, "backend": backend, "sketch": settings.sketch}
         return sdi.choose_m(target, model=model, loss=the.script.loss, batch=batch, **options)

@@ -12,22 +12,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sdi.arguments import AUDITS, LEAST_BUDGET, MEMORIES
 from sdi.errors import nearest
 from sdi.files import expand, write_whole
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
+from sdi.inputs.settings import NAMES as SETTINGS
+from sdi.inputs.settings import Settings
 from sdi.loop import Loop
-from sdi.result.result import MODES
-from sdi.run.attribute import BACKENDS
-from sdi.run.draw_sketches import Drawing
-from sdi.run.spread_pilot import check_spread
-from sdi.sketch.hashing import FAMILIES
-from sdi.store.store import DTYPES
 from sdi.version import __version__
 
 if sys.version_info >= (3, 11):
@@ -52,44 +47,22 @@ class Config:
     result: Path  # result.safetensors in the store unless given
     end: str | None = None
     eta: tuple[float, ...] | None = None
-    m: int | None = 2048
-    spread: bool = False
-    seed: int = 0
-    family: str = "table"
-    sketch: str | Mapping[str, str] = "tensor"  # as `SketchMap.draw` takes it; a file's path is absolute here
-    mode: str = "query"
-    backend: str = "fast"
-    dtype: str = "float32"
-    repeats: int = 1
-    shard: int = 256
-    audit: str = "first"
-    memory: str = "auto"
-    budget: int | None = None
+    settings: Settings = field(
+        default_factory=Settings
+    )  # keys of their own in the file; the path of a sketch's file is absolute here
 
     @property
     def loop(self) -> Loop:
         return Loop(body=self.body, step=self.step, end=self.end)
 
-    @property
-    def drawing(self) -> Drawing:
-        return Drawing(self.m, self.spread, self.seed, self.family, self.sketch, self.repeats)
-
     def points(self) -> list[Checkpoint]:
         return find_checkpoints(self.checkpoints, self.eta)
 
 
-KEYS = tuple(f.name for f in fields(Config))
-NEEDED = tuple(f.name for f in fields(Config) if f.default is MISSING and f.name not in ("store", "result"))
+OWN = tuple(f.name for f in fields(Config) if f.name != "settings")
+KEYS = (*OWN, *SETTINGS)
+NEEDED = ("script", "checkpoints", "body", "step")
 TEXTS = ("script", "step", "end", "store", "result")
-CHOICES: dict[str, tuple[str, ...]] = {
-    "family": FAMILIES,
-    "mode": tuple(MODES),
-    "backend": BACKENDS,
-    "dtype": DTYPES,
-    "audit": AUDITS,
-    "memory": MEMORIES,
-}
-LEAST = {"m": 1, "seed": 0, "repeats": 1, "shard": 1, "budget": LEAST_BUDGET}
 
 
 def read_config(path: str | Path) -> Config:
@@ -118,31 +91,27 @@ def _resolve(values: dict[str, Any], path: Path) -> Config:
     if not script.is_file():
         raise ValueError(f"script must be a Python file, got {script}, which does not exist")
     globs = tuple(os.path.join(glob.escape(str(folder)), expand(p)) for p in values.pop("checkpoints"))
-    if "sketch" in values:
-        absolute = partial(_moved, move=lambda file: str((folder / expand(file)).resolve()))
-        values["sketch"] = _each(values["sketch"], absolute)
     result = folder / expand(values.pop("result")) if "result" in values else store / "result.safetensors"
-    if values.get("spread"):
-        check_spread(values.get("m", Config.m), values.get("backend", Config.backend))
-    return Config(script=script.resolve(), checkpoints=globs, store=store.resolve(), result=result.resolve(), **values)
+    given = {key: values.pop(key) for key in SETTINGS if key in values}
+    if given.get("m") == WHOLE:
+        given["m"] = None
+    try:
+        settings = Settings(**given)
+    except (TypeError, ValueError) as error:
+        remedy = f'; "{WHOLE}" keeps gradients whole' if str(error).startswith("m must be an integer") else ""
+        raise ValueError(f"{error} in {path}{remedy}") from None
+    absolute = partial(_moved, move=lambda file: str((folder / expand(file)).resolve()))
+    settings = replace(settings, sketch=_each(settings.sketch, absolute))
+    where: dict[str, Any] = {"script": script.resolve(), "store": store.resolve(), "result": result.resolve()}
+    return Config(checkpoints=globs, settings=settings, **where, **values)
 
 
 def _typed(key: str, value: Any, path: Path) -> Any:
-    """The value as the dataclass holds it, or an error with the rule."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if key in CHOICES:
-        rule, good = f"one of {CHOICES[key]}", value in CHOICES[key]
-    elif key == "sketch":
-        rule, good = "a text in quotes, or a table from patterns of parameter names to texts", _is_sketch(value)
-    elif key in TEXTS:
+    """The value of one of the config's own keys as the dataclass holds it, or an error with the rule."""
+    if key in SETTINGS:
+        return value
+    if key in TEXTS:
         rule, good = "a text in quotes", isinstance(value, str) and value != ""
-    elif key == "spread":
-        rule, good = "true or false", isinstance(value, bool)
-    elif key in LEAST:
-        rule, good = f"a whole number, at least {LEAST[key]}", whole and value >= LEAST[key]
-        if key == "m":
-            rule, good = f'{rule}, or "{WHOLE}" to keep gradients whole', good or value == WHOLE
-            value = None if value == WHOLE else value
     else:
         kind: Any = (int, float) if key == "eta" else str
         value = [value] if isinstance(value, str) else value
@@ -158,26 +127,22 @@ def _typed(key: str, value: Any, path: Path) -> Any:
 def save_run(config: Config, points: Sequence[Checkpoint]) -> Path:
     """Write the replayable config to the run's folder: the checkpoints as found, each with its eta, all defaults."""
     folder = config.store
-    values: dict[str, Any] = {f.name: getattr(config, f.name) for f in fields(Config)}
+    values: dict[str, Any] = {name: getattr(config, name) for name in OWN}
+    values |= vars(config.settings)
     for key in ("script", "store", "result"):
         values[key] = _relative(values[key], folder)
     values["checkpoints"] = [glob.escape(_relative(p.path.resolve(), folder)) for p in points]
     if not any(isinstance(p.eta, dict) for p in points):
         values["eta"] = [p.eta for p in points]
-    values["m"] = WHOLE if config.m is None else config.m
-    values["sketch"] = _each(config.sketch, partial(_moved, move=lambda file: _relative(Path(file), folder)))
+    values["m"] = WHOLE if config.settings.m is None else config.settings.m
+    values["sketch"] = _each(config.settings.sketch, partial(_moved, move=lambda file: _relative(Path(file), folder)))
     made_by = {"sdi": __version__, "commit": commit_of(config.script.parent)}
     lines = [f"# Run again with: sdi run {RUN_FILE}", *_toml(values), "", f"[{MADE_BY}]", *_toml(made_by)]
     write_whole(folder / RUN_FILE, ("\n".join(lines) + "\n").encode())
     return folder / RUN_FILE
 
 
-def _is_sketch(value: Any) -> bool:
-    texts = list(value.values()) if isinstance(value, dict) else [value]
-    return bool(texts) and all(isinstance(text, str) and text for text in texts)
-
-
-def _each(sketch: str | Mapping[str, str], change: Callable[[str], str]) -> str | dict[str, str]:
+def _each(sketch: Any, change: Callable[[str], str]) -> str | dict[str, str]:
     return change(sketch) if isinstance(sketch, str) else {k: change(v) for k, v in sketch.items()}
 
 

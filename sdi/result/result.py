@@ -25,7 +25,7 @@ from sdi.scores import summaries
 
 VERSION = 1
 ARRAYS = ("by_checkpoint", "outside", "stderr", "tracin_stderr", "tau")
-MODES: dict[str, tuple[str, ...]] = {
+STEP_AXES: dict[str, tuple[str, ...]] = {  # of each mode
     "query": ("step",),
     "train": ("step",),
     "matrix": ("train_step", "step"),
@@ -72,7 +72,7 @@ class Result:
     def tracin(self) -> Labelled:
         """The whole influence: all steps and what enters outside the loop."""
         total = self.sdi
-        for dim in MODES[self.mode]:
+        for dim in STEP_AXES[self.mode]:
             total = total.sum(dim)
         return Labelled(total.values + self.outside.values, total.dims, total.coords)
 

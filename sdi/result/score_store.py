@@ -11,7 +11,7 @@ from jaxtyping import Float
 from sdi.errors import NonFiniteError
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.result.labelled import Labelled
-from sdi.result.result import MODES, Result
+from sdi.result.result import STEP_AXES, Result
 from sdi.scores import products as scores
 from sdi.scores.standard_error import doubts, sizes, standard_error
 from sdi.store.features import Features
@@ -72,7 +72,7 @@ def make_result(
 ) -> Result:
     """Label one array per checkpoint of each kind. A model may take more steps at one checkpoint than at another."""
     by_checkpoint = stack(main)
-    dims = ("train", "query", *MODES[mode])
+    dims = ("train", "query", *STEP_AXES[mode])
     coords: dict[str, tuple[Any, ...]] = {
         "checkpoint": tuple(c.key for c in checkpoints),
         "train": tuple(train_ids),

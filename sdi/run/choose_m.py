@@ -10,10 +10,11 @@ import numpy as np
 
 from sdi.arguments import at_least_one, not_negative, number, whole
 from sdi.backends import backend as backend_named
+from sdi.inputs.settings import SketchSpec
 from sdi.loop import Loop
 from sdi.scores.products import sdi
 from sdi.sketch.bounds import smallest_m, worst_case
-from sdi.sketch.load import SketchSpec, sketch_text
+from sdi.sketch.load import sketch_text
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 

@@ -11,6 +11,7 @@ from sdi.backends import Backend
 from sdi.errors import AuditError, StoreError
 from sdi.inputs.batches import Examples, count_examples, read_batches, shapes_of, take_examples
 from sdi.inputs.checkpoints import Checkpoint
+from sdi.inputs.settings import Settings
 from sdi.loop import Loop
 from sdi.store.features import Features
 from sdi.store.recheck_row import alone, check_row
@@ -36,8 +37,7 @@ class Job:
     model: Any
     loss: Callable[[Any, Any], Any]
     loop: Loop
-    options: Mapping[str, Any]  # audit, memory, budget
-    shard: int = 256  # examples per file: what a killed run may lose
+    settings: Settings
     progress: Callable[[Progress], None] = lambda progress: None
 
 
@@ -46,7 +46,6 @@ def fill(
     job: Job,
     checkpoints: Sequence[Checkpoint],
     sides: Mapping[str, Side],
-    steps: Mapping[str, bool],
 ) -> dict[str, tuple[str, ...]]:
     """Make the features that the stores lack, and return the ids of each side in the order of its loader.
 
@@ -58,7 +57,11 @@ def fill(
         for store in stores:
             stack.enter_context(store.writing())
         stack.enter_context(job.backend.weights_kept(job.model))
-        work = [(store, side, _featurizer(job, store, steps[side.name])) for store in stores for side in sides.values()]
+        work = [
+            (store, side, _featurizer(job, store, job.settings.keeps_steps[side.name]))
+            for store in stores
+            for side in sides.values()
+        ]
         for k, checkpoint in enumerate(checkpoints):
             weights = _Weights(job, checkpoint)
             for store, side, make in work:
@@ -128,7 +131,9 @@ def told_where(place: str) -> Iterator[None]:
 
 
 def _featurizer(job: Job, store: Store, steps: bool) -> Any:
-    return job.backend.Featurizer(job.model, job.loss, loop=job.loop, sketch=store.sketch, steps=steps, **job.options)
+    return job.backend.Featurizer(
+        job.model, job.loss, loop=job.loop, sketch=store.sketch, steps=steps, **job.settings.pass_options
+    )
 
 
 class _Weights:
@@ -170,13 +175,13 @@ def _fill_side(
 
     for batch, ids, contents in side.read():
         missing = [k for k, i in enumerate(ids) if not _is_stored(stored, i, contents[k], side.name)]
-        if len(missing) < len(ids) and not side.probed and job.options.get("audit") != "off":
+        if len(missing) < len(ids) and not side.probed and job.settings.audit != "off":
             side.probed = True
             known = next(k for k in range(len(ids)) if k not in missing)
             check_row(store, checkpoint, side.name, made(batch, ids, [known], alone(make)), make)
         if missing:
             waiting.append((made(batch, ids, missing, make), [contents[k] for k in missing]))
-            if sum(len(contents) for _, contents in waiting) >= job.shard:
+            if sum(len(contents) for _, contents in waiting) >= job.settings.shard:
                 flush()
         done += len(ids)
         reused += len(ids) - len(missing)

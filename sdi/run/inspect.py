@@ -21,7 +21,6 @@ import numpy as np
 
 from sdi.backends import backend as backend_named
 from sdi.inputs.batches import count_examples, name_examples, read_batches
-from sdi.run.attribute import steps_of
 from sdi.run.runs import Run, open_stores
 
 Tell = Callable[[str], None]
@@ -62,12 +61,12 @@ class Inspection:
 
 def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
     """Look at everything that a run needs, and time one batch of each side."""
-    c = the.config
+    c, settings = the.config, the.config.settings
     points = the.points
-    verbs = backend_named("fast" if c.backend == "exact" else c.backend)
+    verbs = backend_named("fast" if settings.backend == "exact" else settings.backend)
     shapes = verbs.body_shapes(the.model, c.loop)
-    sketch = the.draw(shapes, c.seed)
-    if c.backend == "exact":
+    sketch = the.draw(shapes, settings.seed)
+    if settings.backend == "exact":
         sketch = type(sketch).keep(shapes)
     sides, table = {}, []
     with verbs.weights_kept(the.model):
@@ -78,15 +77,15 @@ def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
             examples = sum(len(part.ids) for part in read_batches(loader, side))
             batch = name_examples(next(iter(loader))).batch
             tell(f"timing a batch of {side}")
-            steps = steps_of(c.mode)[side] and c.backend != "exact"  # which holds no steps of queries
-            options = {"audit": "off", "memory": c.memory, "budget": c.budget}
+            steps = settings.keeps_steps[side] and settings.backend != "exact"  # which holds no steps of queries
+            options = {**settings.pass_options, "audit": "off"}
             new = partial(verbs.Featurizer, model, the.script.loss, loop=c.loop, sketch=sketch, steps=steps, **options)
             new()(batch)  # thrown away: what libraries load on first use is nobody's memory
             make = new()
             features, seconds, peak = _measure(partial(make, batch))
             tau = int(features.tau.max())
-            bytes_each = sketch.size * np.dtype(c.dtype).itemsize * (tau if steps else 1)
-            stored = 0 if c.backend == "exact" else examples * bytes_each * len(points) * c.repeats
+            bytes_each = sketch.size * np.dtype(settings.dtype).itemsize * (tau if steps else 1)
+            stored = 0 if settings.backend == "exact" else examples * bytes_each * len(points) * settings.repeats
             done = _stored_examples(the, side)
             sides[side] = Side(examples, count_examples(batch), tau, seconds, peak, stored, done)
             coverage = getattr(make, "coverage", None)
@@ -96,19 +95,19 @@ def inspect_run(the: Run, tell: Tell = lambda text: None) -> Inspection:
     steps_scored = {"query": sides["query"].steps, "train": sides["train"].steps, "tracin": 1}
     steps_scored["matrix"] = steps_scored["query"] * steps_scored["train"]
     peaks = [s.peak_bytes for s in sides.values()]
-    held = n * sketch.size * features.values.itemsize if c.backend == "exact" else 0  # the training gradients
+    held = n * sketch.size * features.values.itemsize if settings.backend == "exact" else 0  # the training gradients
     return Inspection(
         checkpoints=[{"path": str(p.path), "eta": p.eta, "bytes": p.path.stat().st_size} for p in points],
         parameters=table or [{"parameter": name, "shape": shape} for name, shape in shapes.items()],
         numbers=sum(int(np.prod(shape)) for shape in shapes.values()),
         sketched=sketch.size,
         sides=sides,
-        seconds=sum(_seconds_left(s, len(points) * c.repeats) for s in sides.values()),
+        seconds=sum(_seconds_left(s, len(points) * settings.repeats) for s in sides.values()),
         memory_bytes=None if None in peaks else max(p for p in peaks if p is not None) + held,
         store=str(c.store),
         store_bytes=sum(s.stored_bytes for s in sides.values()),
         stored_bytes=sum(f.stat().st_size for f in c.store.rglob("shard-*") if f.is_file()),
-        result_bytes=8 * n * q * steps_scored[c.mode] * (len(points) + 1),
+        result_bytes=8 * n * q * steps_scored[settings.mode] * (len(points) + 1),
     )
 
 
@@ -118,7 +117,8 @@ def _seconds_left(side: Side, passes: int) -> float:
 
 def _stored_examples(the: Run, side: str) -> int:
     """How many examples of a side the store holds already, at the first checkpoint."""
-    if the.config.backend == "exact" or not (the.place(the.config.seed) / "manifest.json").is_file():
+    settings = the.config.settings
+    if settings.backend == "exact" or not (the.place(settings.seed) / "manifest.json").is_file():
         return 0
     stored = open_stores(the, the.script.loss)[0].rows(the.points[0].key, side)
     return sum(i in stored for part in read_batches(the.loaders[side], side) for i in part.ids)

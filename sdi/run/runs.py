@@ -19,7 +19,8 @@ from sdi.inputs.config import Config, read_config, save_run
 from sdi.inputs.script import Script, load_script
 from sdi.result.result import Result
 from sdi.result.score_store import score as score_store
-from sdi.run.attribute import attribute, average, make_stores, run_info, steps_of, store_config
+from sdi.run.attribute import attribute, average, make_stores, run_info, store_config
+from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
 from sdi.run.fill import Job, Progress, Side, fill
 from sdi.run.spread_pilot import stored_widths
 from sdi.sketch.sketch_map import SketchMap
@@ -90,18 +91,17 @@ class Run:
 
     def place(self, seed: int) -> Path:
         """The store of one sketch, where `attribute` puts it."""
-        return self.config.drawing.place(self.config.store, seed)
+        return store_folder(self.config.settings, self.config.store, seed)
 
     def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
         """The sketch of a seed. Where m is spread, with the widths of the store; before there is one, one m for all."""
-        c = self.config
-        widths = stored_widths(self.place(c.seed)) if c.spread else None
-        return c.drawing.draw(shapes, seed, widths)
+        settings = self.config.settings
+        widths = stored_widths(self.place(settings.seed)) if settings.spread else None
+        return draw_sketch(settings, shapes, seed, widths)
 
-    def settings(self, model: Any, loss: Any) -> dict[str, Any]:
+    def made_with(self, model: Any, loss: Any) -> dict[str, Any]:
         """What the store's features are made with, besides the sketch."""
-        c = self.config
-        return store_config(model, loss, c.loop, c.backend, c.mode, c.dtype, c.drawing)
+        return store_config(model, loss, self.config.loop, self.config.settings)
 
     def watch(self, tell: Tell) -> Tell:
         """Count what is made and what is reused, and write the run's config as soon as there is a store for it."""
@@ -113,7 +113,7 @@ class Run:
             self.reused += progress.reused - reused
             self.made += (progress.done - progress.reused) - (done - reused)
             self._seen[key] = progress
-            if not self._saved and (self.place(self.config.seed) / "manifest.json").is_file():
+            if not self._saved and (self.place(self.config.settings.seed) / "manifest.json").is_file():
                 self.save()
             tell(progress)
 
@@ -129,7 +129,7 @@ class Run:
 def run(the: Run, tell: Tell = lambda progress: None) -> Result:
     """`sdi.attribute` as the config says. The result is saved."""
     c = the.config
-    exact = c.backend == "exact"
+    exact = c.settings.backend == "exact"
     result = attribute(
         the.model,
         loss=the.script.loss,
@@ -137,21 +137,9 @@ def run(the: Run, tell: Tell = lambda progress: None) -> Result:
         checkpoints=c.checkpoints,
         train=the.loaders["train"],
         query=the.loaders["query"],
-        m=c.m,
-        spread=c.spread,
-        seed=c.seed,
-        family=c.family,
-        sketch=c.sketch,
         eta=c.eta,
-        mode=c.mode,
-        backend=c.backend,
         store=None if exact else c.store,
-        dtype=c.dtype,
-        repeats=c.repeats,
-        shard=c.shard,
-        audit=c.audit,
-        memory=c.memory,
-        budget=c.budget,
+        settings=c.settings,
         progress=the.watch(tell),
     )
     return _save(the, result)
@@ -160,14 +148,13 @@ def run(the: Run, tell: Tell = lambda progress: None) -> Result:
 def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[str, ...]]:
     """Fill the store; what is there is not made again. Returns the ids of each side."""
     c = the.config
-    if c.backend == "exact":
+    if c.settings.backend == "exact":
         raise ValueError("backend 'exact' keeps no features; use `sdi run`, or another backend")
-    options = {"audit": c.audit, "memory": c.memory, "budget": c.budget}
-    job = Job(backend_named(c.backend), the.model, the.script.loss, c.loop, options, c.shard, the.watch(tell))
+    verbs = backend_named(c.settings.backend)
+    job = Job(verbs, the.model, the.script.loss, c.loop, c.settings, the.watch(tell))
     sides = {name: Side(name, loader) for name, loader in the.loaders.items()}
-    made_with = the.settings(the.model, the.script.loss)
-    stores = make_stores(c.store, job, the.points, sides, made_with, c.drawing)
-    ids = fill(stores, job, the.points, sides, steps_of(c.mode))
+    stores = make_stores(c.store, job, the.points, sides)
+    ids = fill(stores, job, the.points, sides)
     the.save()
     return ids
 
@@ -175,14 +162,14 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
 def score(the: Run) -> Result:
     """From the store alone: the data is read for its ids, the model is not built. The result is saved."""
     c = the.config
-    if c.backend == "exact":
+    if c.settings.backend == "exact":
         raise ValueError("backend 'exact' keeps no features to score; use `sdi run`")
     stores = open_stores(the, the.script.loss)
     ids = the.ids()
     for store in stores:
         check_filled(store, the.points, ids)
-    info = run_info(the.points, c.drawing, c.mode, c.backend)
-    results = [score_store(store, the.points, ids["train"], ids["query"], c.mode, info) for store in stores]
+    info = run_info(the.points, c.settings)
+    results = [score_store(store, the.points, ids["train"], ids["query"], c.settings.mode, info) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))
 
 
@@ -202,13 +189,13 @@ def check_filled(store: Store, points: Sequence[Checkpoint], ids: Mapping[str, S
 def open_stores(the: Run, loss: Any = None) -> list[Store]:
     """The run's stores as they stand, if they were made with the config's settings."""
     stores = []
-    for seed in the.config.drawing.seeds:
+    for seed in sketch_seeds(the.config.settings):
         place = the.place(seed)
         if not (place / "manifest.json").is_file():
             raise StoreError(f"{place} holds no features yet; run `sdi featurize` or `sdi run` first")
         store = Store(place)
         old = store.manifest["config"]
-        new = {**the.settings(None, loss), "model": old["model"]}
+        new = {**the.made_with(None, loss), "model": old["model"]}
         new["loss"] = old["loss"] if loss is None else new["loss"]
         sketch = the.draw({b.name: b.shape for b in store.blocks}, seed)
         found = {"config": old, "sketch": store.sketch.label}

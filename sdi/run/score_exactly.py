@@ -9,6 +9,7 @@ import numpy as np
 
 from sdi.backends import room
 from sdi.inputs.checkpoints import Checkpoint
+from sdi.inputs.settings import Settings
 from sdi.result.result import Result
 from sdi.result.score_store import make_result
 from sdi.run.fill import Progress, Side, told_where
@@ -20,12 +21,12 @@ def score_exactly(
     loop: Any,
     points: Sequence[Checkpoint],
     sides: Mapping[str, Side],
-    mode: str,
-    options: Mapping[str, Any],
+    settings: Settings,
     info: Mapping[str, Any],
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Result:
     """See `attribute(backend="exact")`."""
+    mode = settings.mode
     if mode not in ("query", "tracin"):
         raise ValueError(f"mode must be 'query' or 'tracin' with backend='exact', got {mode!r}; use m=None instead")
     for point in points:
@@ -43,7 +44,9 @@ def score_exactly(
                 at = {i: row for row, i in enumerate(i for part in read for i in part.ids)}
                 batches[name], places[name] = [part.batch for part in read], [at[i] for i in side.ids]
             with told_where(f"checkpoint {point.path}"):
-                scores = fast.exact_scores(model, loss, batches["train"], batches["query"], loop=loop, **options)
+                scores = fast.exact_scores(
+                    model, loss, batches["train"], batches["query"], loop=loop, **settings.pass_options
+                )
             rows = np.ix_(places["train"], places["query"])
             main.append(point.eta * (scores.sdi if mode == "query" else scores.tracin)[rows])
             outside.append(point.eta * scores.outside[rows] * (mode == "query"))

@@ -22,14 +22,6 @@ EXAMPLES, WIDTH = 8, 256  # at most; what a sketch of this width says of a norm 
 SEED = -1  # no run's
 
 
-def check_spread(m: Any, backend: str) -> None:
-    """Refuse to spread what is not one width."""
-    if isinstance(m, Mapping) or m is None:
-        raise ValueError(f"m must be one width where spread divides its bytes, got {m!r}")
-    if backend == "exact":
-        raise ValueError("spread must be false with backend 'exact', which takes no sketches")
-
-
 def run_widths(
     place: Path, job: Job, points: Sequence[Checkpoint], sides: Mapping[str, Side], m: Any
 ) -> dict[str, int]:
@@ -51,7 +43,7 @@ def pilot_widths(job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m
     with job.backend.weights_kept(job.model):
         for point in points:
             model = point.load_into(job.model, job.backend)
-            options = {**job.options, "audit": "off"}  # the run has its own
+            options = {**job.settings.pass_options, "audit": "off"}  # the run has its own
             features = job.backend.Featurizer(model, job.loss, loop=job.loop, sketch=sketch, **options)(batch)
             for name, cost in costs(features).items():
                 total[name] += point.eta_of(name) ** 2 * cost

@@ -18,8 +18,7 @@ import numpy as np
 from jaxtyping import Float32, Int, Int8, UInt64
 
 from sdi.arguments import one_of
-
-FAMILIES = ("table", "polynomial")
+from sdi.inputs.settings import FAMILIES
 
 
 def bits(count: int, *words: object) -> UInt64[np.ndarray, "count"]:

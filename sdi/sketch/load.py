@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from sdi.errors import SketchMismatch, nearest
+from sdi.inputs.settings import SketchSpec
 
 SHIPPED = {
     "tensor": "sdi.sketch.shipped.count_and_tensor:TensorSketch",
@@ -30,8 +31,6 @@ SHIPPED = {
 }
 SPARSE = re.compile(r"sparse-([1-9][0-9]*)")  # another number of non-zeros per column
 MARK = "__sdi_sketch_file__"
-
-SketchSpec = str | type | Mapping[str, str | type]
 
 
 def load_sketch(spec: str | type) -> type:

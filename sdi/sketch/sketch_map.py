@@ -20,10 +20,11 @@ import numpy as np
 from jaxtyping import Shaped
 
 from sdi.errors import SketchMismatch, nearest
+from sdi.inputs.settings import SketchSpec
 from sdi.sketch.as_json import sketch_from_json, sketch_to_json
 from sdi.sketch.draw_one import draw_one
 from sdi.sketch.hashing import check_family
-from sdi.sketch.load import SketchSpec, is_shipped, sketch_for, sketch_text
+from sdi.sketch.load import is_shipped, sketch_for, sketch_text
 from sdi.sketch.protocol import Shape, Sketch, check_m, identity_of
 from sdi.sketch.shipped.count_and_tensor import Keep
 

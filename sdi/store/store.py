@@ -30,6 +30,7 @@ from safetensors.numpy import save
 
 from sdi.errors import SketchMismatch, StoreError, nearest
 from sdi.files import PART, expand, map_safetensors, sha256, write_whole
+from sdi.inputs.settings import DTYPES
 from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
 from sdi.store.lock import locked
@@ -37,7 +38,6 @@ from sdi.store.shard_format import decoded, encoded
 from sdi.version import __version__
 
 VERSION = 1
-DTYPES = ("float32", "float16", "float64")
 LABELS = ("ids", "contents", "tau")
 WHOLE = ("run.toml", "manifest.json", "result.safetensors")
 PARTS = tuple(name + PART for name in WHOLE)

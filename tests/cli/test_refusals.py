@@ -19,17 +19,17 @@ __all__ = ["made", "project"]
     [
         ({"chekpoints": ["x"]}, ["unknown key 'chekpoints'", "did you mean 'checkpoints'"]),
         ({"body": None, "step": None}, ["lacks body, step"]),
-        ({"m": "many"}, ["m must be a whole number", "'many'"]),
-        ({"m": True}, ["m must be a whole number"]),
-        ({"m": 0}, ["m must be a whole number, at least 1", "got 0"]),
+        ({"m": "many"}, ["m must be an integer", "'many'", '"none" keeps gradients whole']),
+        ({"m": True}, ["m must be an integer, got True"]),
+        ({"m": 0}, ["m must be at least 1, got 0 in"]),
         ({"mode": "qurey"}, ["mode must be one of", "'qurey'"]),
         ({"eta": ["a"]}, ["eta must be a list of numbers"]),
         ({"eta": [0.1]}, ["one weight for each of the 2 checkpoints"]),
         ({"checkpoints": ["none/*"]}, ["names no file"]),
         ({"body": ["croe"]}, ["'croe' matches no parameter", "did you mean 'core'"]),
         ({"script": "other.py"}, ["other.py, which does not exist"]),
-        ({"shard": 0}, ["shard must be a whole number, at least 1"]),
-        ({"budget": 5}, ["budget must be a whole number, at least 1048576"]),
+        ({"shard": 0}, ["shard must be at least 1, got 0 in"]),
+        ({"budget": 5}, ["budget must be at least 1 MiB (1048576 bytes), got 5 in"]),
         ({"step": ""}, ["step must be a text"]),
     ],
 )
@@ -110,7 +110,7 @@ def test_an_error_in_what_the_script_imports_or_leaves_out_is_the_users(project,
 
 
 def test_a_defect_of_ours_still_flies(project, monkeypatch):
-    monkeypatch.setattr("sdi.run.runs.steps_of", {}.__getitem__)  # a KeyError where no code of the user's is
+    monkeypatch.setattr("sdi.run.runs.backend_named", {}.__getitem__)  # a KeyError where no code of the user's is
     result = runner.invoke(app, ["featurize", str(project / "run.toml")])
     assert isinstance(result.exception, KeyError)
 

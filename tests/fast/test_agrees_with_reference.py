@@ -131,7 +131,6 @@ def test_scores_agree(verb: str, dtype: torch.dtype) -> None:
     size = np.linalg.norm(slow_train.values) * np.linalg.norm(slow_query.values)
     for ours in (getattr(fast, verb)(train, query), getattr(fast, verb)(train, slow_query)):
         assert_near(ours, theirs, np.full(len(theirs), size), verb, TOLERANCE[dtype])
-        assert ours.flags.c_contiguous
 
 
 def test_scores_take_arrays_that_may_not_be_written() -> None:

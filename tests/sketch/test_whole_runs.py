@@ -123,14 +123,14 @@ def test_a_config_names_a_sketch_and_a_run_writes_it_back(tmp_path: Path) -> Non
     ):
         (tmp_path / "run.toml").write_text(CONFIG + text)
         config = read_config(tmp_path / "run.toml")
-        assert config.sketch == wanted
+        assert config.settings.sketch == wanted
         config.store.mkdir(parents=True, exist_ok=True)
         written = save_run(config, [])
         text = written.read_text().replace("checkpoints = []", 'checkpoints = ["x"]').replace("eta = []\n", "")
         written.write_text(text)
-        assert read_config(written).sketch == wanted
+        assert read_config(written).settings.sketch == wanted
         assert str(tmp_path) not in text
-        assert list(read_config(written).sketch) == list(wanted)
+        assert list(read_config(written).settings.sketch) == list(wanted)
     for bad in ("sketch = 3", 'sketch = ""', "[sketch]", '[sketch]\n"*" = 3'):
         (tmp_path / "run.toml").write_text(CONFIG + bad)
         with pytest.raises(ValueError, match="sketch must be a text in quotes, or a table from patterns"):
