@@ -133,5 +133,7 @@ def test_a_config_names_a_sketch_and_a_run_writes_it_back(tmp_path: Path) -> Non
         assert list(read_config(written).settings.sketch) == list(wanted)
     for bad in ("sketch = 3", 'sketch = ""', "[sketch]", '[sketch]\n"*" = 3'):
         (tmp_path / "run.toml").write_text(CONFIG + bad)
-        with pytest.raises(ValueError, match="sketch must be a text in quotes, or a table from patterns"):
+        with pytest.raises(
+            ValueError, match="sketch must be a name, an import path, a class, or a mapping from patterns"
+        ):
             read_config(tmp_path / "run.toml")
