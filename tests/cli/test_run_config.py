@@ -17,6 +17,9 @@ import sdi
 import sdi.run.inspect
 from sdi.inputs.checkpoints import Checkpoint
 
+pytestmark = pytest.mark.slow
+
+
 __all__ = ["made", "project"]
 
 

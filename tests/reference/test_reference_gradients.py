@@ -12,6 +12,8 @@ from sdi.proofs_checks.machinery.looped_models import largest
 from sdi.reference import gradient, step_gradients, token_cross_entropy
 from sdi.testing import LoopedCase, looped_cases, make_batch, make_model
 
+pytestmark = pytest.mark.slow
+
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(looped_cases())
