@@ -71,6 +71,7 @@ class Featurizer:
         self.audited = 0  # examples of the largest batch that was audited: one alone cannot show that examples mix
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
         self.reached: set[str] = set()  # parameters that got a gradient from some batch
+        self.weigh = False  # whether every pass has to find out whose rows are whose
         self.draws = False  # whether the last pass drew random numbers
         self.batches = 0
         self.coverage: Coverage | None = None
@@ -159,8 +160,20 @@ class Featurizer:
             return make_sinks(acc, self.work, self.tables)
 
         tracer, self.plan = run_pass(
-            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part, ids, self.reached
+            self.model,
+            self.loss,
+            batch,
+            self.loop,
+            self.body,
+            self.plan,
+            sinks,
+            self.memory,
+            part,
+            ids,
+            self.reached,
+            self.weigh,
         )
+        self.weigh |= self.memory.recompute and tracer.owners.weighed  # seen in the backward pass only: not again
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.dtypes |= tracer.dtypes
         self.draws = tracer.draws

@@ -19,7 +19,7 @@ from sdi.loop import Loop
 
 from .body import Body
 from .call import Call
-from .graph_leaves import carries_gradient, graph_leaves
+from .graph_leaves import carries_gradient
 from .tracer import Tracer
 
 
@@ -141,7 +141,8 @@ class _Recompute(torch.autograd.Function):
         if not roots:
             return (None, None, *(None for _ in wanted))
         inputs = [leaves[i] for i, want in zip(tensors, wanted, strict=True) if want]
-        others = [x for x in graph_leaves(y for y, _ in roots) if all(x is not i for i in inputs)]
+        found = tracer.follow_inside(ctx, [(k, y) for k, y in enumerate(out) if y.requires_grad], tensors, leaves, ours)
+        others = [x for x in found if all(x is not i for i in inputs)]
         with tracer.pulling():
             grads = iter(
                 torch.autograd.grad(
