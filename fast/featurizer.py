@@ -32,14 +32,18 @@ from .guard.memory import Memory, OverBudget
 from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
 from .sketching.workspace import Workspace
 
+ALONE = 0.03  # of the examples of later batches are run alone, too
+
 
 class Featurizer:
     """Batches -> Features, for one model, loss and loop.
 
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
     hooks as long as they fit into `budget` bytes (by default half of what is free).
-    audit: "first" checks the first batch against autograd, and batches 2, 4, 8 and so on for examples that are mixed or
-    in another order; "every" checks all of them in both ways, "off" none.
+    audit: "first" checks the first batch against autograd and some of its examples alone, and of later batches one
+    example alone, drawn at random: in every batch of another size or number of steps than those before, and so often
+    that at most 3% of the examples run twice. "every" checks all batches like the first, "off" none. Whose rows are
+    whose is known in every batch, whatever the audit.
     """
 
     def __init__(
@@ -74,19 +78,26 @@ class Featurizer:
         self.weigh = False  # whether every pass has to find out whose rows are whose
         self.draws = False  # whether the last pass drew random numbers
         self.batches = 0
+        self.forms: set[tuple[int, int]] = set()  # examples and steps of the batches so far
+        self.credit = 0.0  # examples of later batches that may be run alone
         self.coverage: Coverage | None = None
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         features = self.features(batch, ids)
-        self.batches += 1
-        if self.audit == "every" or (self.audit == "first" and self.audited < min(2, len(features.ids))):
+        n, form = len(features.ids), (len(features.ids), int(features.tau.max()))
+        if self.audit == "every" or (self.audit == "first" and self.audited < min(2, n)):
             try:
                 audit_features(self, batch, features)
             except MixedExamples as error:
                 features = self._enclosed(batch, ids, error)
-            self.audited = len(features.ids)
-        elif self.audit == "first" and self.batches & (self.batches - 1) == 0:
-            audit_again(self, batch, features)
+            self.audited = n
+        elif self.audit == "first":
+            self.credit += ALONE * n
+            if form not in self.forms or self.credit >= 1:
+                audit_again(self, batch, features)
+                self.credit = min(self.credit - 1, 1)
+        self.forms.add(form)
+        self.batches += 1
         return features
 
     def _enclosed(self, batch: Any, ids: Sequence[str], error: MixedExamples) -> Features:

@@ -105,7 +105,7 @@ def _forward_and_back(
     with torch.enable_grad(), tracer.meter.watching():
         losses = loss(model, batch)
     n = _examples(losses)
-    if tracer.steps_seen == 0:
+    if tracer.steps_seen == 0 and not part:
         raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")
     for name in tracer.body.parameters:
         if not tracer.calls[name] and name not in idle:
@@ -116,6 +116,8 @@ def _forward_and_back(
             "call of the step module, or after the end module; Loop(step=...) must name a module that is called "
             "before the body in every step"
         )
+    if not part:
+        _refuse_late_step(tracer)
     bad = (~torch.isfinite(losses)).nonzero()
     if len(bad):
         i = int(bad[0])
@@ -132,6 +134,20 @@ def _forward_and_back(
             torch.autograd.grad(root, leaves, loss_weights(n).to(losses), retain_graph=True, allow_unused=True)
             tracer.owners.weighing, tracer.owners.weighed = False, True
         torch.autograd.grad(root, leaves, torch.ones_like(losses), allow_unused=True)
+
+
+def _refuse_late_step(tracer: Tracer) -> None:
+    """A module that is called once before the first step, and once in every step but the last, begins the steps."""
+    steps = tracer.steps_seen
+    for unit in tracer.plan.units:
+        name = unit.parameters[0]
+        early = tracer.early_calls[name]
+        if steps > 1 and early == tracer.outside_calls[name] == 1 and tracer.calls[name] == steps:
+            raise CoverageError(
+                f"body module {unit.name!r} is called {steps} times, as often as the step module, but always before "
+                f"it: each of its calls would count for the step before, the first for none; did you mean "
+                f"step={unit.name!r}?"
+            )
 
 
 def _examples(losses: Any) -> int:

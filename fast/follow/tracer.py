@@ -55,6 +55,7 @@ class Tracer:
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
+        self.early_calls: Counter[str] = Counter()  # before the first step
         self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
         self.owners = Owners()
         self.rows = RowProof(0)
@@ -154,7 +155,14 @@ class Tracer:
 
     def _on_model(self, module: nn.Module, args: Any) -> None:
         if self.counting:
-            self.step, self.slot = 0, None
+            if self.step and self.body.calls == "one":
+                raise CoverageError(
+                    f"the loss calls the model again after {self.step} steps, so a step may mean two things; write "
+                    "Loop(..., calls='restart') to count the steps of each call from 1, calls='continue' to count on"
+                )
+            self.slot = None
+            if self.body.calls != "continue":
+                self.step = 0
 
     def _on_step(self, module: nn.Module, args: Any) -> None:
         if self.counting:
@@ -178,6 +186,8 @@ class Tracer:
             self.calls.update(unit.parameters)
             if self.slot is None:
                 self.outside_calls.update(unit.parameters)
+                if not self.steps_seen:
+                    self.early_calls.update(unit.parameters)
         if not torch.is_grad_enabled():
             return None
         refuse_transforms()
