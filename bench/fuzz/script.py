@@ -1,0 +1,64 @@
+"""script: a description as a program of its own that shows what went wrong: the model, the oracle and the run."""
+
+from __future__ import annotations
+
+import inspect
+
+from . import untied
+from .check import Outcome, etas
+from .description import Description
+from .write_model import write_model
+
+RUN = """
+
+def main():
+    truth = {{"train": [], "query": []}}
+    batches = {{
+        "train": [make_batch(n, length, {seed} + 100 + k) for k, (n, length) in enumerate({train})],
+        "query": [make_batch(n, length, {seed} + 200 + k) for k, (n, length) in enumerate({query})],
+    }}
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for c in range({checkpoints}):
+            files.append(Path(folder) / f"{{c}}.pt")
+            torch.save(make_model({seed} + c).state_dict(), files[-1])
+        result = sdi.attribute(
+            make_model(0), loss=loss, loop=sdi.Loop(**LOOP), checkpoints=files, eta={eta}, **batches,
+            m=None, dtype="float64", mode={mode!r}, memory={memory!r},
+        )
+    globals()["checkpoint"] = lambda f, *args, use_reentrant: f(*args)
+    for c in range({checkpoints}):
+        for side in truth:
+            alone = [{{k: v[i : i + 1] for k, v in b.items()}} for b in batches[side] for i in range(len(b["x"]))]
+            truth[side].append([step_gradients(make_model({seed} + c), loss, LOOP["body"], x) for x in alone])
+    sdi_true, tracin_true, size = scores(truth["train"], truth["query"], {eta}, {mode!r})
+    for name, found, true in (("sdi", result.sdi.values, sdi_true), ("tracin", result.tracin.values, tracin_true)):
+        if found.shape != true.shape:
+            print(name, "has the shape", found.shape, "and should have", true.shape)
+        else:
+            print(name, "is off by", np.abs(found - true).max(), "where the largest product is", size.max())
+
+
+main()
+"""
+
+
+def write_script(one: Description, fault: Outcome) -> str:
+    """Plain Python that needs only torch, NumPy and sdi."""
+    oracle = inspect.getsource(untied)
+    oracle = oracle[oracle.index("class Copies") :]
+    model = write_model(one)
+    head = (
+        f'"""{fault.kind}, memory={fault.memory!r}: {fault.words}\n\nDrawn by sdi-bench fuzz:\n{one.to_json()}\n"""\n'
+    )
+    imports = "import tempfile\nfrom pathlib import Path\nfrom typing import Any\n\nimport numpy as np\n"
+    run = RUN.format(
+        seed=one.seed,
+        train=list(one.train),
+        query=list(one.query),
+        checkpoints=one.checkpoints,
+        eta=etas(one),
+        mode=one.mode,
+        memory=fault.memory,
+    )
+    return f"{head}\n{imports}{model.replace('import torch', 'import torch', 1)}\n\nimport sdi\n\n\n{oracle}{run}"
