@@ -1,7 +1,7 @@
 """Mixing: ways in which an example's loss comes to depend on its batch, as source text. All of these must be refused.
 
-In the core, `h` is the state (n, L, D) or (n, D); in the loss, `losses` are (n,) and `y` the model's output. A condition
-may leave it to some batches: the first may show nothing.
+In the core, `h` is the state (n, L, D) or (n, D); in the loss, `losses` are (n,) and `y` the model's output. A
+condition may leave it to some batches: the first may show nothing.
 """
 
 from __future__ import annotations

@@ -7,8 +7,11 @@ import inspect
 from . import untied
 from .check import Outcome, etas
 from .description import Description
-from .write_model import write_model
+from .write_model import HEAD, write_model
 
+IMPORTS = (
+    f"import tempfile\nfrom pathlib import Path\nfrom typing import Any\n\nimport numpy as np\n{HEAD}\nimport sdi\n"
+)
 RUN = """
 
 def main():
@@ -47,11 +50,10 @@ def write_script(one: Description, fault: Outcome) -> str:
     """Plain Python that needs only torch, NumPy and sdi."""
     oracle = inspect.getsource(untied)
     oracle = oracle[oracle.index("class Copies") :]
-    model = write_model(one)
     head = (
         f'"""{fault.kind}, memory={fault.memory!r}: {fault.words}\n\nDrawn by sdi-bench fuzz:\n{one.to_json()}\n"""\n'
     )
-    imports = "import tempfile\nfrom pathlib import Path\nfrom typing import Any\n\nimport numpy as np\n"
+    model = write_model(one, IMPORTS)
     run = RUN.format(
         seed=one.seed,
         train=list(one.train),
@@ -61,4 +63,4 @@ def write_script(one: Description, fault: Outcome) -> str:
         mode=one.mode,
         memory=fault.memory,
     )
-    return f"{head}\n{imports}{model.replace('import torch', 'import torch', 1)}\n\nimport sdi\n\n\n{oracle}{run}"
+    return f"{head}\n{model}\n\n{oracle}{run}"

@@ -35,10 +35,10 @@ LOSSES = {
 }
 
 
-def write_model(one: Description) -> str:
-    """The whole text. It defines make_model(seed), make_batch(n, length, seed), loss, and LOOP."""
+def write_model(one: Description, imports: str = HEAD) -> str:
+    """The whole text, from its imports on. It defines make_model(seed), make_batch(n, length, seed), loss, and LOOP."""
     scales = [1.0, 0.5, -0.7, 0.3, 0.9][: one.k]
-    parts = [HEAD, f"D, TAU, K = {one.d}, {one.tau}, {one.k}\nSCALES = {scales}\n"]
+    parts = [f"{imports}\nD, TAU, K = {one.d}, {one.tau}, {one.k}\nSCALES = {scales}\n"]
     kinds = dict.fromkeys(cell for cell, _ in one.cells)
     for kind in kinds:
         parts += [text for text in (HELPERS.get(kind, ""), CELLS[kind].source) if text]
