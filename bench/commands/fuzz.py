@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import multiprocessing
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,7 @@ def check_one(seed: int, index: int, only: str = "") -> dict[str, Any]:
 
 
 def prepare() -> None:
-    """In every process: one thread, and files in memory."""
+    """In every other process: one thread, and files in memory."""
     import torch
 
     torch.set_num_threads(1)
@@ -61,26 +63,36 @@ def prepare() -> None:
         tempfile.tempdir = str(MEMORY_FILES)
 
 
+@contextmanager
+def mapping(processes: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """`map`, in so many processes; one is this one."""
+    if processes == 1:
+        yield map
+        return
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=prepare) as pool:
+        yield partial(pool.map, chunksize=5)
+
+
+def _check_block(each: Callable[..., Iterable[Any]], work: FuzzWork, indices: range) -> list[dict[str, Any]]:
+    n = len(indices)
+    return list(each(check_one, [work.seed] * n, indices, [work.only] * n))
+
+
 def measure_fuzz(work: FuzzWork, progress: Progress = lambda _: None, ledger: Ledger | None = None) -> Record:
     """Check every model, shrink and save what went wrong, and count."""
     ledger = ledger or Ledger()
     ledger.open({"models": work.models, "seed": work.seed, "only": work.only})
     draw(work.seed, 0, work.only)  # an unknown feature is refused before anything begins
-    context = multiprocessing.get_context("spawn")
     findings: list[Finding] = []
-    with ProcessPoolExecutor(work.processes, context, initializer=prepare) as pool:
+    with mapping(work.processes) as each:
         for first in range(0, work.models, BLOCK):
             indices = range(first, min(first + BLOCK, work.models))
-
-            def block(indices: range = indices) -> list[dict[str, Any]]:
-                n = len(indices)
-                return list(pool.map(check_one, [work.seed] * n, indices, [work.only] * n, chunksize=5))
-
+            block = partial(_check_block, each, work, indices)
             rows = ledger.once(f"models {indices[0]} to {indices[-1]}", block)
             findings += [Finding.from_dict(row) for row in rows]
             progress(_so_far(findings))
         faults = [finding for finding in findings if finding.fault is not None]
-        smallest = list(pool.map(shrink_one, [f.to_dict() for f in faults[:SHRUNK]]))
+        smallest = list(each(shrink_one, [f.to_dict() for f in faults[:SHRUNK]]))
     saved = save_scripts(faults[:SHRUNK], smallest, work.keep)
     return make_record(work, findings, saved)
 

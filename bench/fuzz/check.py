@@ -20,7 +20,7 @@ from sdi import errors
 from sdi.loop import Loop
 
 from .description import Description
-from .untied import Copies, scores, step_gradients
+from .untied import Copies, examples, scores, step_gradients
 from .write_model import write_model
 
 MEMORIES = ("hooks", "recompute")
@@ -98,8 +98,7 @@ def find_truth(one: Description) -> tuple[tuple[Any, Any, Any], bool]:
         for side, of_side in batches.items():
             rows = []
             for k, batch in enumerate(of_side):
-                for i in range(len(batch["x"])):
-                    example = {key: value[i : i + 1] for key, value in batch.items()}
+                for example in examples(batch, text["SHARED"]):
                     rows.append(step_gradients(text["make_model"](one.seed + c), text["loss"], body, example))
                 if k == 0:
                     total = sum(np.abs(phi).sum(0) + np.abs(outside) for phi, outside in rows)

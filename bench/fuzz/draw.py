@@ -37,6 +37,9 @@ EXTRAS = (
     "a dict comes back",
     "keywords",
     "part of the body",
+    "read in the body",
+    "head in the body",
+    "shared array",
 )
 STEPS = ("core", "tick", "norm", "join")
 NOT_TOGETHER = (
@@ -48,12 +51,11 @@ NOT_TOGETHER = (
     {"reentrant checkpoint", "detach"},  # nor has what is checkpointed, if its input has none
     {"reentrant checkpoint", "no_grad"},
     {"reentrant checkpoint", "frozen read"},
-    {"halting", "side"},
     {"halting", "tau"},
     {"halting", "keywords"},
     {"one module twice", "part of the body"},
 )
-RARE = {"called and functional": 0.1, "slope": 0.3}  # cells that are drawn so much less often than others
+RARE = {"called and functional": 0.1, "slope": 0.3, "shared array": 0.3}  # drawn so much less often than others
 MIXED = 0.15  # the share of models that mix examples
 ATTEMPTS = 10_000
 
@@ -106,7 +108,7 @@ def _draw(dice: random.Random) -> Description:
         cells=tuple(cells),
         carry=dice.choice(list(PACK)) if dice.random() < 0.2 else "as it is",
         step=dice.choice(STEPS) if dice.random() < 0.4 else "core",
-        extras=tuple(extra for extra in EXTRAS if dice.random() < 0.06),
+        extras=tuple(extra for extra in EXTRAS if dice.random() < 0.06 * RARE.get(extra, 1.0)),
         loss=dice.choice(list(LOSSES)),
         mode=dice.choice(("query", "query", "query", "train", "matrix")),
         checkpoints=2 if dice.random() < 0.15 else 1,
@@ -128,13 +130,15 @@ def is_valid(one: Description) -> bool:
         bool(kinds and one.train and one.query)
         and all(STYLES[style].takes(CELLS[cell].shape, one.tokens) for cell, style in one.cells)
         and (one.tokens or (one.carry not in ("flat", "time first") and one.loss != "own length"))
+        and (one.tokens or "shared array" not in has)
         and not any(pair <= has for pair in NOT_TOGETHER)
         and not ("tied" in has and not (len(shares) > 1 and all(shares[:2])))
         and not ("tied head" in has and not shares[0])
         and not (has & {"halting", "tau"} and one.carry != "as it is")
         and not ("twice in a step" in has and one.step != "tick")  # a step begins at every call of its module
+        and not (one.mixing == "steps by size" and one.when == "always")  # which mixes nothing
         and not (one.mixing in IN_LOOP and has & {"halting", "tau", "deep"})
         # Steps may end earlier alone: what is done with all of them, or after the last, would be done elsewhere.
-        and not (has & {"halting", "tau"} and "deep" in has)
-        and not (has & {"halting", "tau"} and has & {"after", "tied head"} and "end" not in has)
+        and not (has & {"halting", "tau"} and has & {"deep", "side", "hook"})
+        and not (has & {"halting", "tau"} and has & {"after", "tied head", "head in the body"} and "end" not in has)
     )

@@ -32,7 +32,7 @@ def main():
     globals()["checkpoint"] = lambda f, *args, use_reentrant: f(*args)
     for c in range({checkpoints}):
         for side in truth:
-            alone = [{{k: v[i : i + 1] for k, v in b.items()}} for b in batches[side] for i in range(len(b["x"]))]
+            alone = [example for batch in batches[side] for example in examples(batch, SHARED)]
             truth[side].append([step_gradients(make_model({seed} + c), loss, LOOP["body"], x) for x in alone])
     sdi_true, tracin_true, size = scores(truth["train"], truth["query"], {eta}, {mode!r})
     for name, found, true in (("sdi", result.sdi.values, sdi_true), ("tracin", result.tracin.values, tracin_true)):

@@ -62,5 +62,14 @@ STYLES: dict[str, Style] = {
     "some": Style("(torch.zeros_like(h).index_put((on,), f(h[on])) if on.any() else 0)", "same", "both", ON),
     "axis after": Style("f(h[:, None])[:, 0]"),
     "axis before": Style("f(h[None])[0]"),
+    "mean token": Style("f(h.mean(1, keepdim=True)).expand_as(h)", "tokens", "tokens"),
+    "last token": Style("f(h[:, -1])[:, None]", "rows", "tokens"),
+    "two calls": Style("f(h) * f(h.cos())", "same"),
+    "by length": Style(
+        "sum(torch.zeros_like(h).index_put((length == k,), F.pad(f(h[length == k][:, :k]), (0, 0, 0, h.shape[1] - k))) "
+        "for k in sorted(set(length.tolist())))",
+        "tokens",
+        "tokens",
+    ),
     "pairs of tokens": Style("f(h[:, :, None] * h[:, None]).mean(2)", "any", "tokens"),
 }

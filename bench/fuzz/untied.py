@@ -35,6 +35,11 @@ class Copies:
                 module._flat_weights = [module._parameters[key] for key in module._flat_weights_names]
 
 
+def examples(batch: Any, shared: list[str]) -> list[Any]:
+    """A batch of one for each example of a batch."""
+    return [{k: v if k in shared else v[i : i + 1] for k, v in batch.items()} for i in range(len(batch["x"]))]
+
+
 def step_gradients(model: Any, loss: Any, body: list[str], example: Any) -> tuple[Any, Any]:
     """phi (steps, numbers), and the same outside of all steps (numbers,), of a batch of one. The model is used up."""
     copies = Copies(model, body)

@@ -36,7 +36,10 @@ LOSSES = {
 
 
 def write_model(one: Description, imports: str = HEAD) -> str:
-    """The whole text, from its imports on. It defines make_model(seed), make_batch(n, length, seed), loss, and LOOP."""
+    """The whole text, from its imports on. It defines make_model(seed), make_batch(n, length, seed), loss and LOOP.
+
+    SHARED names what a batch holds once for all examples.
+    """
     scales = [1.0, 0.5, -0.7, 0.3, 0.9][: one.k]
     parts = [f"{imports}\nD, TAU, K = {one.d}, {one.tau}, {one.k}\nSCALES = {scales}\n"]
     kinds = dict.fromkeys(cell for cell, _ in one.cells)
@@ -103,7 +106,8 @@ def _model(one: Description) -> str:
         )
     if "end" in one.extras:
         init.append("self.end = nn.Identity()")
-    body = ["self.at(None)", "h = self.read(batch['x'])"]
+    given = "batch['x'] + batch['places']" if "shared array" in one.extras else "batch['x']"
+    body = ["self.at(None)", f"h = self.read({given})"]
     if one.tokens:
         body.append("length = batch['length']")
     if "before" in one.extras:
@@ -221,15 +225,20 @@ def _make(one: Description) -> str:
         batch.append("batch['length'] = torch.randint(1, length + 1, (n,), generator=generator)")
     if "tau" in one.extras:
         batch.append("batch['tau'] = torch.randint(1, TAU + 1, (n,), generator=generator)")
+    if "shared array" in one.extras:
+        batch.append("batch['places'] = torch.linspace(-1, 1, 3 * length, dtype=torch.float64).view(length, 3)")
     batch.append("return batch")
     body = ["core.cell0" if "part of the body" in one.extras else "core"]
     body = [one.step, *body] if one.step in ("norm", "join") else body
+    body += [name for name in ("read", "head") if f"{name} in the body" in one.extras]
+    shared = ["places"] if "shared array" in one.extras else []
+    end = "end" if "end" in one.extras else None
     return (
         "def make_model(seed):\n"
         + "".join(f"    {line}\n" for line in made)
         + "\n\ndef make_batch(n, length, seed):\n"
         + "".join(f"    {line}\n" for line in batch)
-        + f"\n\nLOOP = {{'body': {body}, 'step': {one.step!r}, 'end': {'end' if 'end' in one.extras else None!r}}}\n"
+        + f"\n\nSHARED = {shared}\nLOOP = {{'body': {body}, 'step': {one.step!r}, 'end': {end!r}}}\n"
     )
 
 

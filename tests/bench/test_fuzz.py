@@ -24,7 +24,7 @@ from sdi.bench.fuzz.mixing import MIXING
 from sdi.bench.fuzz.script import write_script
 from sdi.bench.fuzz.shrink import shrink
 from sdi.bench.fuzz.styles import STYLES
-from sdi.bench.fuzz.untied import scores, step_gradients
+from sdi.bench.fuzz.untied import examples, scores, step_gradients
 from sdi.bench.harness.record import Record
 from sdi.fast.featurizer import Featurizer
 
@@ -68,7 +68,7 @@ def oracle_gradients(one: Description) -> tuple[Any, Any, dict[str, Any], Any]:
     text = namespace(one)
     text["checkpoint"] = lambda f, *args, use_reentrant: f(*args)
     batch = make_batches(one, text)["train"][0]
-    example = {key: value[:1] for key, value in batch.items()}
+    example = examples(batch, text["SHARED"])[0]
     model = text["make_model"](one.seed)
     return *step_gradients(model, text["loss"], text["LOOP"]["body"], example), text, example
 
@@ -88,6 +88,42 @@ def test_the_oracles_steps_sum_to_autograds_gradient(index: int) -> None:
     size = np.linalg.norm(phi, axis=1).sum() + np.linalg.norm(outside) + 1e-30
     single = has_feature(draw(SEED, index), "cast")
     assert np.linalg.norm(phi.sum(0) + outside - truth) <= (1e-4 if single else 1e-12) * size
+
+
+def apart(one: Description) -> float:
+    """How far an example's untied gradients are from those in its batch. The engine has no part in it."""
+    text = namespace(one)
+    text["checkpoint"] = lambda f, *args, use_reentrant: f(*args)
+    body, worst = text["LOOP"]["body"], 0.0
+    for batch in (batch for side in make_batches(one, text).values() for batch in side):
+        for i, example in enumerate(examples(batch, text["SHARED"])):
+
+            def loss(model: Any, batch: Any, i: int = i) -> Any:
+                return text["loss"](model, batch)[i : i + 1]
+
+            found = step_gradients(text["make_model"](one.seed), loss, body, batch)
+            alone = step_gradients(text["make_model"](one.seed), text["loss"], body, example)
+            steps = max(len(found[0]), len(alone[0]))
+            a, b = (
+                np.concatenate([np.pad(phi, ((0, steps - len(phi)), (0, 0))), [out]]) for phi, out in (found, alone)
+            )
+            worst = max(worst, np.linalg.norm(a - b) / (np.linalg.norm(a) + np.linalg.norm(b) + 1e-30))
+    return worst
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_sound_model_gives_an_example_the_same_gradient_in_any_batch(block: int) -> None:
+    for index in range(block, 80, 4):
+        one = draw(SEED, index)
+        if one.sound:
+            assert apart(one) < (1e-4 if has_feature(one, "cast") else 1e-10), (index, one)
+
+
+@pytest.mark.parametrize("mixing", [name for name in MIXING if name != "counts its calls"])
+def test_a_mixing_model_does_not(mixing: str) -> None:
+    when = "n is k" if mixing == "steps by size" else "always"
+    batches = ((2, 2), (3, 2), (3, 3))
+    assert apart(Description(k=3, tau=3, train=batches, query=batches, mixing=mixing, when=when)) > 1e-3
 
 
 @pytest.mark.parametrize("one", [Description(tau=3, seed=5), *WORDS])
@@ -206,7 +242,8 @@ def test_a_run_is_counted_recorded_and_judged(tmp_path: Path) -> None:
 
 def test_each_kind_of_outcome_is_counted_where_it_belongs() -> None:
     def finding(kind: str, mixing: str = "", unreached: bool = False) -> Finding:
-        outcomes = (Outcome("hooks", "right"), Outcome("recompute", kind, "AuditError: so"))
+        words = "CoverageError: got no gradient" if unreached else "AuditError: so"
+        outcomes = (Outcome("hooks", "right"), Outcome("recompute", kind, words))
         return Finding(0, Description(mixing=mixing), Checked(outcomes, unreached, 0.1))
 
     findings = [finding("right"), finding("refused"), finding("refused", "neighbour"), finding("wrong", "neighbour")]
