@@ -173,6 +173,7 @@ def reason(error: Exception) -> str:
     >>> reason(ValueError("m must be at least 1, got 'x' of 12; or so"))
     'm must be at least #, got _ of #'
     """
-    words = re.sub(r"'[^']*'|\"[^\"]*\"", "_", str(error))
+    words = re.sub(r" \((train|query), checkpoint [^)]*\)", "", str(error))
+    words = re.sub(r"(?<!\w)'[^']*'(?!\w)", "_", words)
     words = re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", words)
     return re.split(r"[:;\n]", words)[0][:110].strip()
