@@ -8,8 +8,9 @@ from dataclasses import replace
 from .cells import CELLS
 from .description import Batches, Description
 from .mixing import CONDITIONAL, IN_LOOP, MIXING, WHEN
-from .styles import STYLES
-from .write_model import LOSSES, PACK
+from .styles import EXACT, STYLES
+from .write_loop import PACK
+from .write_model import LOSSES
 
 EXTRAS = (
     "end",
@@ -40,6 +41,8 @@ EXTRAS = (
     "read in the body",
     "head in the body",
     "shared array",
+    "style at times",
+    "side at times",
 )
 STEPS = ("core", "tick", "norm", "join")
 NOT_TOGETHER = (
@@ -47,6 +50,8 @@ NOT_TOGETHER = (
     {"checkpoint", "keywords"},
     {"reentrant checkpoint", "keywords"},
     {"reentrant checkpoint", "a dict comes back"},
+    {"side", "side at times"},
+    {"reentrant checkpoint", "side at times"},
     {"reentrant checkpoint", "side"},  # what is left on the side has no graph
     {"reentrant checkpoint", "detach"},  # nor has what is checkpointed, if its input has none
     {"reentrant checkpoint", "no_grad"},
@@ -131,6 +136,7 @@ def is_valid(one: Description) -> bool:
         and all(STYLES[style].takes(CELLS[cell].shape, one.tokens) for cell, style in one.cells)
         and (one.tokens or (one.carry not in ("flat", "time first") and one.loss != "own length"))
         and (one.tokens or "shared array" not in has)
+        and ("style at times" not in has or all(_at_times(one, *cell) for cell in one.cells))
         and not any(pair <= has for pair in NOT_TOGETHER)
         and not ("tied" in has and not (len(shares) > 1 and all(shares[:2])))
         and not ("tied head" in has and not shares[0])
@@ -139,6 +145,10 @@ def is_valid(one: Description) -> bool:
         and not (one.mixing == "steps by size" and one.when == "always")  # which mixes nothing
         and not (one.mixing in IN_LOOP and has & {"halting", "tau", "deep"})
         # Steps may end earlier alone: what is done with all of them, or after the last, would be done elsewhere.
-        and not (has & {"halting", "tau"} and has & {"deep", "side", "hook"})
+        and not (has & {"halting", "tau"} and has & {"deep", "side", "side at times", "hook"})
         and not (has & {"halting", "tau"} and has & {"after", "tied head", "head in the body"} and "end" not in has)
     )
+
+
+def _at_times(one: Description, cell: str, style: str) -> bool:
+    return style in EXACT and STYLES["whole"].takes(CELLS[cell].shape, one.tokens)

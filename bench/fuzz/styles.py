@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Style:
-    """expression: with f(...) for the call. before: a line that it needs. gives: what the cell is handed.
+    """expression: with f(...) for the call. before: a line that it needs.
 
-    of: the states that it is for, "tokens", "vectors" or "both". gives: "tokens" (m, L, D), "rows" (m, D), or "any".
+    gives: "tokens" (m, L, D), "rows" (m, D), "any", or the "same" as the state.
+    of: the states that it is for, "tokens", "vectors" or "both".
     """
 
     expression: str
@@ -72,4 +73,9 @@ STYLES: dict[str, Style] = {
         "tokens",
     ),
     "pairs of tokens": Style("f(h[:, :, None] * h[:, None]).mean(2)", "any", "tokens"),
+}
+# Those that give what the whole would give: such a call may be made in some batches and the whole in others.
+EXACT = {
+    *("whole", "flat", "each example", "each vector", "each as a batch", "each token", "time first", "chunks"),
+    *("sorted and put back", "flipped and put back", "padded batch", "padded to four", "axis after", "axis before"),
 }

@@ -12,18 +12,13 @@ from .cells import CELLS, HELPERS
 from .description import Description
 from .mixing import IN_CORE, IN_LOSS, IN_STATE, condition
 from .styles import STYLES
+from .write_loop import PACK, write_loop
 
 HEAD = """import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 """
-PACK = {
-    "flat": ("h.flatten(0, 1)", "h.unflatten(0, (len(length), -1))"),
-    "time first": ("h.transpose(0, 1)", "h.transpose(0, 1)"),
-    "streams": ("torch.stack([h * c for c in SCALES])", "h.mean(0)"),
-    "stacked streams": ("torch.cat([h * c for c in SCALES])", "h.unflatten(0, (K, -1)).mean(0)"),
-}
 LOSSES = {
     "square": "losses = (y - batch['y']).square().flatten(1).mean(1)",
     "root": "losses = (y - batch['y']).square().flatten(1).mean(1).sqrt()",
@@ -53,6 +48,8 @@ def _call(one: Description, k: int, owner: str) -> list[str]:
     """The lines that add cell k of the core to the state."""
     how = STYLES[one.cells[k][1]]
     expression = re.sub(r"\bf\(", f"{owner}.cell{k}(", how.expression)
+    if "style at times" in one.extras:
+        expression = f"({expression} if len(h) == K else {owner}.cell{k}(h))"
     added = (
         [f"h = h + {expression}", "h = h.tanh_()"]
         if "in place" in one.extras
@@ -82,7 +79,7 @@ def _core(one: Description) -> str:
         body += _call(one, k, "self")
     if "one module twice" in one.extras:
         body += [line.replace("self.cell0(", "self.again(") for line in _call(one, 0, "self")]
-    if "side" in one.extras:
+    if any(extra.startswith("side") for extra in one.extras):
         body.append("self.aux = h.square().flatten(1).mean(1)")
     if one.carry == "streams":
         body.append("h = torch.tanh(0.5 * streams + h)")
@@ -118,7 +115,7 @@ def _model(one: Description) -> str:
         body.append("start = h")
     if "deep" in one.extras:
         body.append("outs = []")
-    body += _loop(one)
+    body += write_loop(one)
     if "end" in one.extras:
         body += ["self.at(None)", "h = self.end(h)"]
     if "deep" in one.extras:
@@ -131,61 +128,6 @@ def _model(one: Description) -> str:
     return _class("Model", init, "batch", body, "    def at(self, t):\n        pass\n\n")
 
 
-def _loop(one: Description) -> list[str]:
-    """The lines that run the steps."""
-    count, inside = "TAU", ["self.at(t)"]
-    if "tau" in one.extras:
-        count = "int(batch['tau'].max())"
-    if one.mixing == "steps by size":
-        count += f" + int({condition(one.when, 'h')})"
-    if one.mixing == "until all agree":
-        count += " + 2"
-        inside = ["old = h", *inside]
-    before, start = [], "h"
-    if "halting" in one.extras:
-        before = ["on = torch.ones(len(h), dtype=torch.bool)"]
-        inside = ["if not on.any():", "    break", *inside]
-        start = "h[on]"
-    if one.step == "tick":
-        inside.append("self.tick(h)")
-    if one.step == "norm":
-        start = f"self.norm({start})"
-    if one.step == "join":
-        start = f"self.join(torch.cat([{start}, {'start[on]' if 'halting' in one.extras else 'start'}], -1))"
-    elif "input again" in one.extras:
-        start += " + start[on]" if "halting" in one.extras else " + start"
-    length = (", length[on]" if "halting" in one.extras else ", length") if one.tokens else ""
-    if "checkpoint" in one.extras or "reentrant checkpoint" in one.extras:
-        new = f"checkpoint(self.core, {start}{length}, use_reentrant={'reentrant checkpoint' in one.extras})"
-    elif "keywords" in one.extras:
-        new = f"self.core(h={start}{length.replace('length', 'length=length', 1)})"
-    else:
-        new = f"self.core({start}{length})"
-    if "a dict comes back" in one.extras:
-        new += "['h']"
-    if "halting" in one.extras:
-        new = f"h.index_put((on,), {new})"
-    if "tau" in one.extras:
-        new = f"torch.where((t < batch['tau']).view(-1, *[1] * (h.dim() - 1)), {new}, h)"
-    if "no_grad" in one.extras:
-        inside += ["with torch.set_grad_enabled(torch.is_grad_enabled() and t > 0):", f"    h = {new}"]
-    else:
-        inside.append(f"h = {new}")
-    if "twice in a step" in one.extras:
-        inside.append(inside[-1])
-    if "halting" in one.extras:
-        inside.append("on = on & (h.detach().flatten(1).mean(1) < 0.1)")
-    if "detach" in one.extras:
-        inside += ["if t == 0:", "    h = h.detach()"]
-    if "hook" in one.extras:
-        inside += ["if h.requires_grad:", "    h.register_hook(lambda g: 0.5 * g)"]
-    if "deep" in one.extras:
-        inside.append(f"outs.append({PACK[one.carry][1] if one.carry in PACK else 'h'})")
-    if one.mixing == "until all agree":
-        inside += ["if float((h - old).detach().abs().max()) < 0.3:", "    break"]
-    return [*before, f"for t in range({count}):", *(f"    {line}" for line in inside)]
-
-
 def _loss(one: Description) -> str:
     body = ["y = model(batch)"]
     if "two forwards" in one.extras:
@@ -193,6 +135,8 @@ def _loss(one: Description) -> str:
     body += LOSSES[one.loss].split("\n")
     if "side" in one.extras:
         body.append("losses = losses + 0.1 * model.core.aux")
+    if "side at times" in one.extras:
+        body.append("losses = losses + torch.where(batch['x'].flatten(1)[:, 0] > 0.8, 0.1 * model.core.aux, 0)")
     if one.mixing in IN_LOSS:
         body += [f"if {condition(one.when, 'losses')}:", f"    {IN_LOSS[one.mixing]}"]
     return "def loss(model, batch):\n" + "".join(f"    {line}\n" for line in [*body, "return losses"])
