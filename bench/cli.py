@@ -170,6 +170,26 @@ def variants(
     run(lambda tell: measure_variants(work, tell), json, plot, quick)
 
 
+@app.command(
+    help=f"Looped models drawn at random, against an oracle: right, or refused; never silently wrong. {RESUMES}"
+)
+def fuzz(
+    models: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    only: Annotated[str, typer.Option(help="Only models with this feature, such as 'side' or 'cell: gate'.")] = "",
+    keep: Annotated[Path, typer.Option(help="A folder for scripts that show what went wrong.")] = Path("fuzz-faults"),
+    processes: Annotated[int, typer.Option(min=1, help="Models checked at the same time.")] = 2,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    from .commands.fuzz import FuzzWork, measure_fuzz
+
+    check_folder("--keep", keep)
+    ledger = Ledger(json)
+    work = FuzzWork(20 if quick else models, seed, only, keep, processes)
+    run(lambda tell: measure_fuzz(work, tell, ledger), json, None, quick, ledger)
+
+
 @app.command()
 def report(
     files: Annotated[list[Path], typer.Argument(help="JSON files written by the other commands.")],
