@@ -41,9 +41,9 @@ class Featurizer:
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
     hooks as long as they fit into `budget` bytes (by default half of what is free).
     audit: "first" checks the first batch against autograd and some of its examples alone, and of later batches one
-    example alone, drawn at random: in every batch of another size or number of steps than those before, and so often
-    that at most 3% of the examples run twice. "every" checks all batches like the first, "off" none. Whose rows are
-    whose is known in every batch, whatever the audit.
+    example alone: in every batch of another size or number of steps than those before, wherever rows were found in
+    another order, and so often that at most 3% of the examples run twice. "every" checks all batches like the first,
+    "off" none. Whose rows are whose is known in every batch, whatever the audit.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Featurizer:
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
         self.reached: set[str] = set()  # parameters that got a gradient from some batch
         self.weigh = False  # whether every pass has to find out whose rows are whose
+        self.moved: int | None = None  # an example whose rows stood elsewhere than in order, in the last pass
         self.draws = False  # whether the last pass drew random numbers
         self.batches = 0
         self.forms: set[tuple[int, int]] = set()  # examples and steps of the batches so far
@@ -83,7 +84,10 @@ class Featurizer:
         self.coverage: Coverage | None = None
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
+        before = self.plan
         features = self.features(batch, ids)
+        if self.plan is not before:
+            self.audited = 0  # this way has not been looked at
         n, form = len(features.ids), (len(features.ids), int(features.tau.max()))
         if self.audit == "every" or (self.audit == "first" and self.audited < min(2, n)):
             try:
@@ -93,8 +97,8 @@ class Featurizer:
             self.audited = n
         elif self.audit == "first":
             self.credit += ALONE * n
-            if form not in self.forms or self.credit >= 1:
-                audit_again(self, batch, features)
+            if form not in self.forms or self.credit >= 1 or self.moved is not None:
+                audit_again(self, batch, features, self.moved)
                 self.credit = min(self.credit - 1, 1)
         self.forms.add(form)
         self.batches += 1
@@ -188,6 +192,7 @@ class Featurizer:
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.dtypes |= tracer.dtypes
         self.draws = tracer.draws
+        self.moved = tracer.moved
         self.reached |= {name for name, count in tracer.delivered.items() if count}
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()

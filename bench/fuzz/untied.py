@@ -11,13 +11,18 @@ import torch
 
 
 class Copies:
-    """Fresh copies of a model's body for each step, put in place when the model says that the step begins."""
+    """Fresh copies of a model's body for each step, put in place when the model says that the step begins.
+
+    Of what training does not move there are none, unless nothing is moved.
+    """
 
     def __init__(self, model: Any, body: list[str]) -> None:
         every = dict(model.named_parameters(remove_duplicate=False))
         inside = {id(p) for name, p in every.items() for b in body if name == b or name.startswith(b + ".")}
         self.steps: dict[Any, dict[str, Any]] = {}
-        self.parameters = {name: p for name, p in model.named_parameters() if id(p) in inside}
+        own = {name: p for name, p in model.named_parameters() if id(p) in inside}
+        moved = {name: p for name, p in own.items() if p.requires_grad or name in body}
+        self.parameters = moved if any(p.requires_grad for p in own.values()) else own
         names = {id(p): name for name, p in self.parameters.items()}
         self.places = [
             (module, local, names[id(p)])

@@ -144,6 +144,7 @@ def _loss(one: Description) -> str:
 
 def _make(one: Description) -> str:
     """make_model, make_batch and LOOP."""
+    calls = "restart" if "two forwards" in one.extras else "one"
     made = ["model = Model().double()"]
     if any(cell == "cast" for cell, _ in one.cells):
         made += ["for part in model.modules():", "    if isinstance(part, Cast):", "        part.float()"]
@@ -182,7 +183,8 @@ def _make(one: Description) -> str:
         + "".join(f"    {line}\n" for line in made)
         + "\n\ndef make_batch(n, length, seed):\n"
         + "".join(f"    {line}\n" for line in batch)
-        + f"\n\nSHARED = {shared}\nLOOP = {{'body': {body}, 'step': {one.step!r}, 'end': {end!r}}}\n"
+        + f"\n\nSHARED = {shared}\n"
+        + f"LOOP = {{'body': {body}, 'step': {one.step!r}, 'end': {end!r}, 'calls': {calls!r}}}\n"
     )
 
 

@@ -96,7 +96,7 @@ def rows_of(x: Tensor, lead: tuple[int, ...]) -> Tensor:
 
 def row_sizes(delta: Float[Tensor, "R ..."]) -> Float[Tensor, "R"]:
     wide = torch.complex128 if delta.is_complex() else torch.float64
-    return torch.linalg.vector_norm(delta.flatten(1), dim=1, dtype=wide)
+    return torch.linalg.vector_norm(delta.reshape(len(delta), -1), dim=1, dtype=wide)
 
 
 def find_owners(
@@ -132,6 +132,19 @@ def in_order(owners: Int[Tensor, "R"], n: int) -> bool:
         return False
     regular = torch.arange(n, device=owners.device).repeat_interleave(len(owners) // n)
     return bool(((owners == regular) | (owners < 0)).all())
+
+
+def displaced(owners: Int[Tensor, "R"], n: int) -> int | None:
+    """An example whose rows stand where another's would, if equally many rows of each stood in order.
+
+    >>> displaced(torch.tensor([1, 0, 2]), 3), displaced(torch.tensor([0, 1, 1]), 2)
+    (1, None)
+    """
+    if len(owners) % n:
+        return None
+    regular = regular_owners(len(owners), n).to(owners.device)
+    wrong = ((owners != regular) & (owners >= 0)).nonzero()
+    return int(owners[wrong[0, 0]]) if len(wrong) else None
 
 
 def by_example(x: Tensor, owners: Int[Tensor, "R"], n: int) -> Float[Tensor, "n T ..."]:

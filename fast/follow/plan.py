@@ -79,6 +79,7 @@ class NeedsEnclosing(Exception):
 @dataclass(frozen=True, eq=False)
 class Plan:
     units: tuple[Unit, ...]
+    absorbed: tuple[Unit, ...] = ()  # whose parameters the replay of a module around them serves instead
 
     def serving(self, parameter: str) -> list[Unit]:
         return [unit for unit in self.units if parameter in unit.locals.values()]
@@ -95,7 +96,9 @@ class Plan:
             units = [u for u in units if u is not old] + [Unit(name, module, locals_, "replay", None)]
         if unit.module is model:
             raise _uncovered(body, parameters[0], why)
-        return settled(units, body, why)
+        made = settled(units, body, why)
+        gone = replace(unit, locals={local: name for local, name in unit.locals.items() if name in parameters})
+        return replace(made, absorbed=(*self.absorbed, gone))
 
 
 def settled(units: list[Unit], body: Body, why: str) -> Plan:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils import _pytree as pytree
 
 from sdi.errors import CoverageError
@@ -27,7 +28,17 @@ from ..sketching.sinks import Sink, Slot
 from .body import Body
 from .call import Call
 from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
-from .owners import MixedRows, Owners, by_example, flat_rows, in_order, regular_owners, rows_by_block, rows_of
+from .owners import (
+    MixedRows,
+    Owners,
+    by_example,
+    displaced,
+    flat_rows,
+    in_order,
+    regular_owners,
+    rows_by_block,
+    rows_of,
+)
 from .plan import NeedsEnclosing, Plan, Unit, batch_axis
 from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
@@ -52,6 +63,7 @@ class Tracer:
         self.steps_seen = 0
         self.n = 0
         self.draws = False  # whether the pass drew random numbers
+        self.moved: int | None = None  # an example whose rows stand elsewhere than in order
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
@@ -80,6 +92,10 @@ class Tracer:
                 on(unit.module.register_forward_hook(on_unit, prepend=native, with_kwargs=True))
                 if not native:
                     on(unit.module.register_forward_pre_hook(self._on_begin, prepend=True, with_kwargs=True))
+            for unit in self.plan.absorbed:
+                if isinstance(unit.module, ParametrizationList):  # called whenever its weight is looked at
+                    continue
+                on(unit.module.register_forward_pre_hook(partial(self._on_absorbed, unit), prepend=True))
             if self.body.step is not self.model:
                 on(self.model.register_forward_pre_hook(self._on_model, prepend=True))
             on(self.body.step.register_forward_pre_hook(self._on_step, prepend=True))
@@ -175,6 +191,19 @@ class Tracer:
         if self.counting:
             self.slot = None
 
+    def _on_absorbed(self, unit: Unit, module: nn.Module, args: Any) -> None:
+        """A module whose parameters are served by the replay of one around it must be called within that one only."""
+        if not self.counting or not torch.is_grad_enabled():
+            return
+        for name in unit.parameters:
+            around = [other.module for other in self.plan.serving(name)]
+            if not any(call.module is other for call in self._open for other in around):
+                raise CoverageError(
+                    f"body parameter {name!r} cannot be covered: module {unit.name!r} is called outside of the module "
+                    "around it, which has to serve its parameters because its own calls do not carry one row for each "
+                    "example; leave it out of Loop(body=...), or call it through one module"
+                )
+
     def _on_begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if self.phase == "forward" and not self._busy and torch.is_grad_enabled():
             self._open.append(Call(module, args, kwargs))
@@ -200,7 +229,7 @@ class Tracer:
             self._keep(a)
             output = output if output.requires_grad else begin_graph(output)
             deliver = partial(self._deliver_native, unit, a, a._version, output.shape, self.slot, key)
-            self._hook(under(output), deliver, partial(self._tells_rows, unit.lead(output), output.numel()))
+            self._hook(under(output), deliver, partial(self._tells_rows, unit.lead(output) or (1,), output.numel()))
             return output
         leaves, spec = pytree.tree_flatten(output)
         found = [k for k, y in enumerate(leaves) if carries_gradient(y)]
@@ -254,8 +283,10 @@ class Tracer:
         assert unit.native is not None
         delta = delta.reshape(shape)
         lead = unit.lead(delta)
+        if not lead:  # one row
+            a, delta, lead = a[None], delta[None], (1,)
         owners = None
-        if self.n > 1 and lead and delta.numel():
+        if self.n > 1 and delta.numel():
             rows = flat_rows(delta, lead)
             if not self._tells_rows(lead, delta.numel(), block):
                 owners = self._weighed(unit, key, rows)
@@ -269,7 +300,7 @@ class Tracer:
 
     def _tells_rows(self, lead: tuple[int, ...], numel: int, block: Block) -> bool:
         """Whether a block tells whose each row is: none is of several examples."""
-        if self.n <= 1 or not lead or not numel:
+        if self.n <= 1 or not numel:
             return True
         rows = lead[0] if lead[1:] == (1,) else prod(lead)
         return block > 0 and block % (numel // rows) == 0
@@ -281,22 +312,27 @@ class Tracer:
     def _weighed(self, unit: Unit, key: Any, rows: Tensor) -> Tensor | None:
         """Whose rows these are, by values; None while that is being found out."""
         try:
-            return self.owners.of(key, rows)
+            owners = self.owners.of(key, rows)
         except MixedRows:
             raise NeedsEnclosing(unit, NO_ROWS.format(self.n)) from None
+        if owners is not None and self.moved is None:
+            self.moved = displaced(owners, self.n)
+        return owners
 
     def _deliver_replayed(
         self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Any, delta: Tensor, block: Block
     ) -> None:
         lead, axis = unit.lead(delta, k), batch_axis(unit.module, k)
         owners = None
-        if lead and not self._shows_axis(tuple(delta.shape), axis, block):
+        if not self._shows_axis(tuple(delta.shape), axis, block):
+            if delta.dim() <= axis:
+                raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
             owners = self._weighed(unit, (key, k), rows_of(delta.movedim(axis, 0), lead))
             if axis and owners is not None:  # told apart by replay along the first axis only
                 if len(owners) != self.n or not in_order(owners, self.n):
                     raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
                 owners = None
-        elif lead and self.n > 1 and delta.numel() and delta.shape[axis] != self.n:
+        elif self.n > 1 and delta.numel() and delta.shape[axis] != self.n:
             owners = regular_owners(len(rows_of(delta, lead)), self.n).to(delta.device)
         if self.owners.weighing:
             return

@@ -13,6 +13,7 @@ Under recompute, autograd's graph of a whole batch may not fit: 1 looks at two e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ import torch
 from jaxtyping import Float
 
 from sdi.errors import AuditError
+from sdi.inputs.batches import is_array, leaves
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 
@@ -39,7 +41,7 @@ ROUNDING = {torch.bfloat16: 1, torch.float16: 4}  # 32 otherwise
 PROPORTION = {torch.float64: 1e-6, torch.float16: 0.1}  # 1e-3 otherwise
 WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type, and not too far apart for half precision
 MANY = 2  # examples looked at under recompute
-SINGLE = 3  # examples of an audited batch that are run alone
+SINGLE = 8  # examples of an audited batch that are run alone
 
 
 class Audited(Protocol):
@@ -56,6 +58,7 @@ class Audited(Protocol):
     tables: Tables
     batches: int  # so far
     draws: bool  # whether the last pass drew random numbers
+    shared: set[str]  # places in batches that do not hold one row for each example
 
     def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features: ...
 
@@ -74,7 +77,7 @@ def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
     """Raise AuditError, naming the parameter or the example, if the features are not what autograd says."""
     tolerance = _tolerance(featurizer)
     n = len(features.ids)
-    smaller = _smaller(featurizer, batch, features) if featurizer.memory.recompute and n > MANY else None
+    smaller = _few(featurizer, batch, features, tolerance) if featurizer.memory.recompute and n > MANY else None
     part, own = smaller or (batch, features)
     draws = _against_autograd(featurizer, part, own, tolerance)
     if n > 1:
@@ -90,17 +93,27 @@ def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
             _alone(featurizer, batch, features, i, tolerance)
 
 
-def audit_again(featurizer: Audited, batch: Any, features: Features) -> None:
+def audit_again(featurizer: Audited, batch: Any, features: Features, which: int | None = None) -> None:
     """Of a later batch, one example alone: whether examples are mixed, or in another order, may depend on the data."""
     n = len(features.ids)
     if n > 1 and not featurizer.draws:
+        i = _some(featurizer, n, 1)[0] if which is None else which
         try:
-            _alone(featurizer, batch, features, _some(featurizer, n, 1)[0], _tolerance(featurizer))
+            _alone(featurizer, batch, features, i, _tolerance(featurizer))
         except AuditError as error:
             raise AuditError(
                 f"{error}. The first batch did not show it: what was made since then may be wrong as well; mend the "
                 "model or the loss, and use a new folder"
             ) from None
+
+
+def _few(featurizer: Audited, batch: Any, features: Features, tolerance: float) -> tuple[Any, Features] | None:
+    """The first examples without the others."""
+    try:
+        return _smaller(featurizer, batch, features)
+    except AuditError:
+        _alone(featurizer, batch, features, 0, tolerance)  # finds out which arrays all examples share
+        return _smaller(featurizer, batch, features)
 
 
 def _some(featurizer: Audited, n: int, count: int) -> list[int]:
@@ -109,6 +122,21 @@ def _some(featurizer: Audited, n: int, count: int) -> list[int]:
 
 
 def _alone(featurizer: Audited, batch: Any, features: Features, i: int, tolerance: float) -> None:
+    """An array that all examples share may have as many rows as there are examples: both readings are tried."""
+    try:
+        _alone_as_cut(featurizer, batch, features, i, tolerance)
+    except AuditError:
+        n, known = len(features.ids), set(featurizer.shared)
+        for path in [path for path, x in leaves(batch) if is_array(x) and len(x) == n and path not in known]:
+            featurizer.shared.add(path)
+            with suppress(AuditError):
+                _alone_as_cut(featurizer, batch, features, i, tolerance)
+                return
+            featurizer.shared.discard(path)
+        raise
+
+
+def _alone_as_cut(featurizer: Audited, batch: Any, features: Features, i: int, tolerance: float) -> None:
     alone = _smaller(featurizer, batch, features, slice(i, i + 1))
     if alone is not None:
         _in_its_batch(features, alone[1], tolerance)
