@@ -28,6 +28,7 @@ from typing import Any
 
 from sdi.files import expand, sha256
 from sdi.inputs.match_weights import unwrapped
+from sdi.inputs.torch_archive import check_storages, is_mappable
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
 OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
@@ -209,7 +210,8 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
     try:
         with warnings.catch_warnings():  # of protocols and layouts: what matters is what comes out
             warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(path))
+        check_storages(path)  # before any number is read
     except Exception as error:  # of any kind: the file may hold any bytes
         words = " ".join(str(error).split())
         # torch wraps its reason in advice to switch the protection off.
