@@ -24,7 +24,8 @@ from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
 from sdi.run.fill import Job, Progress, Side, fill
 from sdi.run.spread_pilot import stored_widths
 from sdi.sketch.sketch_map import SketchMap
-from sdi.store.store import Store, differences
+from sdi.store.manifest import differences
+from sdi.store.store import Store
 
 Tell = Callable[[Progress], None]
 
@@ -195,8 +196,8 @@ def open_stores(the: Run, loss: Any = None) -> list[Store]:
             raise StoreError(f"{place} holds no features yet; run `sdi featurize` or `sdi run` first")
         store = Store(place)
         old = store.manifest["config"]
-        new = {**the.made_with(None, loss), "model": old["model"]}
-        new["loss"] = old["loss"] if loss is None else new["loss"]
+        new = {**the.made_with(None, loss), "model": old.get("model")}
+        new["loss"] = old.get("loss") if loss is None else new["loss"]
         sketch = the.draw({b.name: b.shape for b in store.blocks}, seed)
         found = {"config": old, "sketch": store.sketch.label}
         different = list(differences(found, {"config": new, "sketch": sketch.label}))
