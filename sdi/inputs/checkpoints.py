@@ -101,7 +101,7 @@ def find_checkpoints(
     if given is not None and (not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(paths)):
         raise ValueError(f"eta must be a list with one weight for each of the {len(paths)} checkpoints, got {eta!r}")
     etas = [read_eta(path) for path in paths] if eta is None else list(eta)
-    points = [Checkpoint(path, _checked(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
+    points = [Checkpoint(path, check_eta(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
     known: dict[str, Path] = {}
     for point in points:
         if point.fingerprint in known:
@@ -161,7 +161,8 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
     return dict(zip(unwrapped(named), named.values(), strict=True))
 
 
-def _checked(eta: Any, path: Path) -> Eta:
+def check_eta(eta: Any, path: Path) -> Eta:
+    """A weight, or one for each of some names; refused with the checkpoint's path."""
     if isinstance(eta, dict) and eta:
         return {str(name): _number(value, path) for name, value in eta.items()}
     return _number(eta, path)

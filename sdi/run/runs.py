@@ -1,6 +1,6 @@
 """Runs: a config, carried out. `run` is `sdi.attribute`; `featurize` fills the store only, `score` only reads it.
 
-Everything in a run's folder comes from here: the store's own files, `run.toml` and the result.
+Everything in a run's folder comes from here: the store's own files, `run.toml`, `run.json` and the result.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sdi.result.score_store import score as score_store
 from sdi.run.attribute import attribute, average, make_stores, run_info, store_config
 from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
 from sdi.run.fill import Job, Progress, Side, fill
+from sdi.run.run_record import save_record
 from sdi.run.spread_pilot import stored_widths
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.manifest import differences
@@ -157,6 +158,7 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
     stores = make_stores(c.store, job, the.points, sides)
     ids = fill(stores, job, the.points, sides)
     the.save()
+    save_record(c.store, c.settings, the.points, ids, c.result)
     return ids
 
 
@@ -213,4 +215,6 @@ def _save(the: Run, result: Result) -> Result:
     the.config.result.parent.mkdir(parents=True, exist_ok=True)
     the.save()
     result.save(the.config.result)
+    ids = {side: result.tracin.coords[side] for side in ("train", "query")}
+    save_record(the.config.store, the.config.settings, the.points, ids, the.config.result)
     return result

@@ -38,9 +38,9 @@ from sdi.store.manifest import UNSEALED, make_manifest, manifest_text, read_mani
 from sdi.store.shard_format import decoded, encoded
 from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
 
-WHOLE = ("run.toml", "manifest.json", "result.safetensors")
-PARTS = tuple(name + PART for name in WHOLE)
-OURS = ("lock", "run.toml", "result.safetensors", *PARTS)  # what may stand in a folder before it is a store
+OF_RUNS = ("run.toml", "run.json", "result.safetensors")
+PARTS = tuple(name + PART for name in ("manifest.json", *OF_RUNS))
+OURS = ("lock", *OF_RUNS, *PARTS)  # what may stand in a folder before it is a store
 SHARD = re.compile(r".*-[0-9a-f]{8}/(train|query)/shard-\d{5,}\.(safetensors|json)(\.part)?")
 
 

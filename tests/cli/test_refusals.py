@@ -169,7 +169,7 @@ def test_other_settings_than_the_stores_are_refused(project):
     [
         (["score", "run.toml"], "holds no features yet"),
         (["top", "run.toml", "--query", "q-0"], "holds no features yet"),
-        (["top", "ckpt", "--query", "q-0"], "has no run.toml"),
+        (["top", "ckpt", "--query", "q-0"], "has no run.json"),
         (["top", "nothing", "--query", "q-0"], "does not exist"),
         (["top", "task.py", "--query", "q-0"], "is not a result"),
         (["top", "run.toml", "--query", "q-0", "--steps", "3-x"], "--steps must be"),
