@@ -30,7 +30,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from sdi.errors import SketchMismatch, StoreError, nearest
-from sdi.files import PART, expand, map_safetensors, write_whole
+from sdi.files import PART, expand, map_safetensors, refuse_link, write_whole
 from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
 from sdi.store.lock import locked
@@ -41,6 +41,7 @@ from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
 OF_RUNS = ("run.toml", "run.json", "result.safetensors")
 PARTS = tuple(name + PART for name in ("manifest.json", *OF_RUNS))
 OURS = ("lock", *OF_RUNS, *PARTS)  # what may stand in a folder before it is a store
+SIDE = re.compile(r"[^/]*-[0-9a-f]{8}(/(train|query))?")
 SHARD = re.compile(r".*-[0-9a-f]{8}/(train|query)/shard-\d{5,}\.(safetensors|json)(\.part)?")
 
 
@@ -79,14 +80,14 @@ class Store:
         """Hold the store's lock, and clear away what a killed run, or a refused one, left."""
         new = [p for p in (self.path, *self.path.parents) if not p.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
-        with locked(self.path / "lock"):
+        with locked(self.path / "lock") as is_ours:
             try:
                 self._join()
                 self._rows.clear()
                 self._clear_away()
                 yield
             finally:
-                if not self._manifest.is_file():
+                if is_ours() and not self._manifest.is_file():
                     (self.path / "lock").unlink()
                     with suppress(OSError):  # not empty, or another's by now
                         for folder in new:
@@ -96,6 +97,9 @@ class Store:
         """Files of ours that are half written. Whatever else stands in the folder is another's."""
         for name in PARTS:
             (self.path / name).unlink(missing_ok=True)
+        for folder in (*self.path.glob("*"), *self.path.glob("*/*")):
+            if SIDE.fullmatch(folder.relative_to(self.path).as_posix()):
+                refuse_link(folder)
         for file in list(self.path.glob("*/*/shard-*")):
             if SHARD.fullmatch(file.relative_to(self.path).as_posix()):
                 lone = file.suffix == ".safetensors" and not file.with_suffix(".json").is_file()
@@ -129,6 +133,8 @@ class Store:
         sidecar: dict[str, Any] = {"ids": list(features.ids), "contents": list(contents), "tau": features.tau.tolist()}
         if not self._manifest.is_file():
             write_whole(self._manifest, manifest_text(self.manifest))
+        refuse_link(folder.parent)
+        refuse_link(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(shard, content)
         write_whole(shard.with_suffix(".json"), sidecar_text(sidecar, content, self._owner(shard)))
