@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from sdi.errors import AuditError
 from sdi.inputs.script import where_in_script
+from sdi.printable import printable_lines
 
 FAILED, BAD_INPUT, STOPPED, PIPE_CLOSED = 1, 2, 130, 141
 
@@ -42,7 +43,7 @@ def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]
 
 
 def end(code: int, message: str, command: str = "sdi") -> NoReturn:
-    print(f"{command}: {message}", file=sys.stderr)
+    print(f"{command}: {printable_lines(message)}", file=sys.stderr)
     raise typer.Exit(code) from None
 
 

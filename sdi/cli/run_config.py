@@ -17,6 +17,7 @@ from sdi.cli.progress import run_bar
 from sdi.cli.tables import top_table
 from sdi.inputs.batches import name_examples
 from sdi.inputs.checkpoints import Checkpoint
+from sdi.printable import printable
 from sdi.result.ranking import Top
 from sdi.result.result import Result
 from sdi.run.choose_m import ChosenM
@@ -32,7 +33,7 @@ def bar_for(the: Run, quiet: bool) -> AbstractContextManager[Any]:
 
 
 def counts_line(the: Run) -> str:
-    return f"store {escape(str(the.config.store))}: {the.made:,} features made, {the.reused:,} reused"
+    return f"store {escape(printable(the.config.store))}: {the.made:,} features made, {the.reused:,} reused"
 
 
 def summary_of(the: Run, result: Result) -> dict[str, Any]:
@@ -47,9 +48,9 @@ def show_result(console: Console, the: Run, result: Result, tops: Sequence[Top])
         console.print()
     if the.made or the.reused:
         console.print(counts_line(the), soft_wrap=True)
-    console.print(f"result {escape(str(the.config.result))}: {_sizes(result)}", soft_wrap=True)
+    console.print(f"result {escape(printable(the.config.result))}: {_sizes(result)}", soft_wrap=True)
     for note in result.notes:
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/] {escape(printable(note))}", soft_wrap=True)
 
 
 def _sizes(result: Result) -> str:
