@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +82,7 @@ def find_tops(
         return _from_result(source, queries, k, steps, by)
     found = _find_run(source, queries)
     if found.store is None:
-        return _from_result(found.result, queries, k, steps, by)
+        return _from_result(found.find_result(), queries, k, steps, by)
     return sdi.stream_top(found.store, found.points, queries, k, steps, by, train=found.train), None
 
 
@@ -111,7 +111,7 @@ class _Found(NamedTuple):
     repeats: int
     mode: str
     points: Sequence[Checkpoint]
-    result: Path
+    find_result: Callable[[], Path]
     store: Store | None
     train: tuple[str, ...]
 
@@ -121,18 +121,14 @@ def _find_run(source: Path, queries: Sequence[str]) -> _Found:
     if source.is_dir():
         record = read_record(source)
         kind = (record.backend, record.repeats, record.mode)
-        store, points, result = record.open_store() if _can_stream(*kind) else None, record.checkpoints, record.result
-        ids = record.ids
+        store = record.open_store() if _can_stream(*kind) else None
+        points, result, ids = record.checkpoints, record.find_result, record.ids
     else:
         the = Run.read(source)
         c = the.config.settings
         kind = (c.backend, c.repeats, c.mode)
-        store, points, result = (
-            open_stores(the)[0] if _can_stream(*kind) else None,
-            tuple(the.points),
-            the.config.result,
-        )
-        ids = the.ids() if store else {"train": ()}
+        store = open_stores(the)[0] if _can_stream(*kind) else None
+        points, result, ids = tuple(the.points), lambda: the.config.result, the.ids() if store else {"train": ()}
     if store is not None:
         asked = [query for query in queries if query in ids["query"]]
         check_filled(store, points, {"train": ids["train"], "query": asked})

@@ -37,6 +37,7 @@ class RunRecord:
     checkpoints: tuple[Checkpoint, ...]
     ids: Mapping[str, tuple[str, ...]]  # of "train" and "query"
     result: Path
+    result_sha256: str | None  # None: the run only made features
     manifest: str | None  # the sha256 of the store's manifest, where the folder is one store
 
     def open_store(self) -> Store:
@@ -48,11 +49,27 @@ class RunRecord:
             )
         return Store(self.folder)
 
+    def find_result(self) -> Path:
+        """The file of the result that the run saved; refused if there is none, or another."""
+        if self.result_sha256 is None:
+            raise StoreError(f"the last run in {self.folder} made features only; `sdi score CONFIG` makes a result")
+        if not self.result.is_file() or sha256(self.result) != self.result_sha256:
+            raise StoreError(
+                f"{self.result} is not the result that {self.folder / RECORD_FILE} names; name the file itself to look "
+                "at it, or run the config again"
+            )
+        return self.result
+
 
 def save_record(
-    folder: Path, settings: Settings, points: Sequence[Checkpoint], ids: Mapping[str, Sequence[str]], result: Path
+    folder: Path,
+    settings: Settings,
+    points: Sequence[Checkpoint],
+    ids: Mapping[str, Sequence[str]],
+    result: Path,
+    scored: bool = True,
 ) -> None:
-    """Write what a run used to its folder."""
+    """Write what a run used to its folder, and the result that it saved, if it scored."""
     manifest = folder / "manifest.json"
     content = {
         "version": VERSION,
@@ -61,6 +78,7 @@ def save_record(
         "mode": settings.mode,
         "checkpoints": [{"file": p.path.name, "sha256": p.fingerprint, "eta": p.eta} for p in points],
         "result": Path(os.path.relpath(result, folder)).as_posix(),
+        "result_sha256": sha256(result) if scored else None,
         "manifest": sha256(manifest) if manifest.is_file() else None,
         **{side: list(names) for side, names in ids.items()},
     }
@@ -98,4 +116,6 @@ def _made(folder: Path, content: dict[str, Any]) -> RunRecord:
         points.append(Checkpoint(Path(entry["file"]), check_eta(entry["eta"], Path(entry["file"])), entry["sha256"]))
     ids = {side: tuple(map(str, content[side])) for side in ("train", "query")}
     facts = str(content["backend"]), int(content["repeats"]), str(content["mode"])
-    return RunRecord(folder, *facts, tuple(points), ids, folder / content["result"], content["manifest"])
+    return RunRecord(
+        folder, *facts, tuple(points), ids, folder / content["result"], content["result_sha256"], content["manifest"]
+    )

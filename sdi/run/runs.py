@@ -158,7 +158,7 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
     stores = make_stores(c.store, job, the.points, sides)
     ids = fill(stores, job, the.points, sides)
     the.save()
-    save_record(c.store, c.settings, the.points, ids, c.result)
+    save_record(c.store, c.settings, the.points, ids, c.result, scored=False)
     return ids
 
 

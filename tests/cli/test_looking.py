@@ -57,6 +57,21 @@ def test_where_a_store_cannot_say_the_result_of_the_folder_is_read(project, chan
     assert not (project / "ran").exists()
 
 
+def test_a_result_that_the_run_did_not_save_is_named_not_shown(project):
+    config = edit(project, mode="tracin")
+    call("run", config)
+    result = project / "runs/first/result.safetensors"
+    other = edit(project, mode="tracin", seed=3, store="runs/other")
+    call("run", other)
+    shutil.copyfile(project / "runs/other/result.safetensors", result)
+    said = call("top", project / "runs/first", "--query", "q-2", code=2).stderr
+    assert "result.safetensors is not the result that" in said
+    call("top", result, "--query", "q-2")
+    call("featurize", other)
+    said = call("top", project / "runs/other", "--query", "q-2", code=2).stderr
+    assert "made features only; `sdi score CONFIG` makes a result" in said
+
+
 def test_a_folder_without_a_record_asks_for_the_config(project, tmp_path):
     call("run", project / "run.toml")
     folder = booby_trapped(project)
