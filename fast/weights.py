@@ -22,11 +22,26 @@ def with_weights(model: nn.Module, weights: Mapping[str, Any]) -> nn.Module:
     for name in own.keys() - given.keys():
         twin = next((n for n in given if n in own and _is_tied(own[n], own[name])), None)
         given.update({} if twin is None else {name: given[twin]})
-    matched = match_names(given, {name: tuple(t.shape) for name, t in own.items()})
+    shapes = {name: tuple(t.shape) for name, t in own.items()}
+    matched = match_names(given, shapes, [name for name, t in own.items() if t.is_complex()])
+    tensors = {name: torch.as_tensor(matched[name]) for name in own}
+    for name, tensor in own.items():
+        if not _survives(tensors[name], tensor.dtype):
+            raise ValueError(
+                f"the checkpoint does not fit the model: {name!r} holds {tensors[name].dtype} whose numbers change as "
+                f"the model's {tensor.dtype}"
+            )
     with torch.no_grad():
         for name, tensor in own.items():
-            tensor.copy_(torch.as_tensor(matched[name]))
+            tensor.copy_(tensors[name])
     return model
+
+
+def _survives(x: Tensor, dtype: torch.dtype) -> bool:
+    """Whether numbers that become integers or bools are so already. Floats may be rounded."""
+    if dtype.is_floating_point or dtype.is_complex or x.dtype == dtype:
+        return True
+    return torch.equal(x.to(dtype).to(x.dtype), x)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sdi.errors import StoreError
+
 PART = ".part"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -17,8 +19,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that it is never seen half-written, not even after a crash."""
     part = path.with_name(path.name + PART)
+    refuse_link(part)
     try:
-        with part.open("wb") as file:
+        part.unlink(missing_ok=True)  # of a killed run; opened, it might be another's by a hard link
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -33,6 +37,12 @@ def write_whole(path: Path, content: bytes) -> None:
             ) from None
         raise
     _flush_folder(path.parent)
+
+
+def refuse_link(path: Path) -> None:
+    """What is written and deleted here stays here: nothing goes through a symbolic link to another place."""
+    if path.is_symlink():
+        raise StoreError(f"{path} is a symbolic link; remove it and run again")
 
 
 def expand(path: str | Path) -> Path:

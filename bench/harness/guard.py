@@ -1,4 +1,4 @@
-"""How `sdi-bench` ends: 0 done, 2 bad input or a worker that failed, 130 stopped by the user. One line says why.
+"""How `sdi-bench` ends: 0 done, 2 bad input or a worker that failed, 70 a defect, 130 stopped. One line says why.
 
 Whether bars are met is in the table, and changes no code.
 """
@@ -31,7 +31,7 @@ class Guarded(TyperGroup):
                 end(BAD_INPUT, f"{place}: {type(error).__name__}: {error}")
             if isinstance(error, (ValueError, TypeError, OSError, RuntimeError)):
                 end(BAD_INPUT, str(error))
-            raise
+            exit_codes.end_defect(error, "sdi-bench")
 
 
 def end(code: int, message: str) -> NoReturn:

@@ -1,6 +1,6 @@
 """The `sdi` command. Thin: every command is one call into the library, and a way to print what came back.
 
-Exit codes: 0 done, 1 a check failed, 2 bad input, 130 stopped by the user, 141 the pipe was closed.
+Exit codes: 0 done, 1 a check failed, 2 bad input, 70 a defect of ours, 130 stopped by the user, 141 a closed pipe.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ console = Terminal(highlight=False, emoji=False)
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/guide.md.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+SHARDS_KEPT = (
+    "finished shards are kept, and what came after the last one (fewer examples than one shard and a batch hold) is "
+    "made again by the same command, which goes on from there"
+)
 Count = Annotated[int, typer.Option("-k", help="Training examples per query.")]
 
 
@@ -57,7 +61,7 @@ def run(config: ConfigFile, k: Count = 5, json: Json = False) -> None:
     from sdi.cli.run_config import bar_for, show_result, summary_of
     from sdi.run import runs
 
-    with exit_codes(json):
+    with exit_codes(json, stopped=SHARDS_KEPT):
         check_order(k, "signed")
         the = runs.Run.read(config)
         with bar_for(the, json) as tell:
@@ -75,7 +79,7 @@ def featurize(config: ConfigFile, json: Json = False) -> None:
     from sdi.cli.run_config import bar_for, counts_line
     from sdi.run import runs
 
-    with exit_codes(json):
+    with exit_codes(json, stopped=SHARDS_KEPT):
         the = runs.Run.read(config)
         with bar_for(the, json) as tell:
             ids = runs.featurize(the, tell)

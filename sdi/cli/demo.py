@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sdi.backends import room
 from sdi.cli.tables import top_table, trajectory
 from sdi.errors import StoreError
+from sdi.printable import printable
 from sdi.result.result import Result
 from sdi.run.attribute import attribute
 from sdi.run.one_thread import one_thread
@@ -39,7 +41,7 @@ def demo(console: Console, keep: Path | None = None, settings: Any = None) -> Re
             result = _attribute(console, folder, settings, trained)
         if keep is not None:
             result.save(folder / "result.safetensors")
-            console.print(f"   kept in {folder}", soft_wrap=True)
+            console.print(f"   kept in {escape(printable(folder))}", soft_wrap=True)
     console.print("\nNext: [bold]sdi verify[/] checks the theory; README.md: your own model.")
     return result
 

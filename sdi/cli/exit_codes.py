@@ -1,10 +1,13 @@
-"""How a command ends: 0 done, 1 a check failed, 2 bad input, 130 stopped by the user. One line on stderr says why."""
+"""How a command ends: 0 done, 1 a check failed, 2 bad input, 70 a defect of ours, 130 stopped by the user, 141 the
+pipe was closed. One line on stderr says why; before that of a defect, where it came from.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
@@ -15,15 +18,17 @@ from typer.core import TyperGroup
 
 from sdi.errors import AuditError
 from sdi.inputs.script import where_in_script
+from sdi.printable import printable, printable_lines
 
-FAILED, BAD_INPUT, STOPPED, PIPE_CLOSED = 1, 2, 130, 141
+FAILED, BAD_INPUT, DEFECT, STOPPED, PIPE_CLOSED = 1, 2, 70, 130, 141
 
 
 @contextmanager
-def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]:
-    """An error that a user can do something about becomes a message and a code; any other is a defect, and flies.
+def exit_codes(json: bool = False, script: Path | None = None, stopped: str = "") -> Iterator[None]:
+    """An error that a user can do something about becomes a message and a code; any other is a defect, for `Commands`.
 
     With json, whatever a user's script prints goes to stderr: stdout is for the document alone.
+    stopped: what is kept and what is lost when the user stops it.
     """
     try:
         with _all_to_stderr() if json else nullcontext():
@@ -31,7 +36,7 @@ def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]
     except AuditError as error:
         end(FAILED, f"audit failed: {error}")
     except KeyboardInterrupt:
-        end(STOPPED, "stopped; the same command goes on where it was")
+        end(STOPPED, f"stopped; {stopped}" if stopped else "stopped")
     except (Exception, SystemExit) as error:
         place = where_in_script(error, script)
         if place is not None:
@@ -42,8 +47,15 @@ def exit_codes(json: bool = False, script: Path | None = None) -> Iterator[None]
 
 
 def end(code: int, message: str, command: str = "sdi") -> NoReturn:
-    print(f"{command}: {message}", file=sys.stderr)
+    print(f"{command}: {printable_lines(message)}", file=sys.stderr)
     raise typer.Exit(code) from None
+
+
+def end_defect(error: BaseException, command: str = "sdi") -> NoReturn:
+    """An error that nobody foresaw: with its traceback, and never with the code of a failed check."""
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        print(printable(line), file=sys.stderr)
+    end(DEFECT, f"a defect of {command}, please report it: {type(error).__name__}: {error}", command)
 
 
 class Commands(TyperGroup):
@@ -60,6 +72,12 @@ class Commands(TyperGroup):
             if error.errno == errno.EPIPE:
                 raise typer.Exit(PIPE_CLOSED) from None
             end(BAD_INPUT, f"stdout cannot be written: {error}")
+        except KeyboardInterrupt:
+            end(STOPPED, "stopped")
+        except (Exception, SystemExit) as error:
+            if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):  # Typer's own, which know how to end
+                raise
+            end_defect(error)
 
 
 @contextmanager

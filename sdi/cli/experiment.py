@@ -28,7 +28,7 @@ def parity(
     json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
 ) -> None:
     """A looped transformer learns parity; its influence trajectories point to an automaton; controls may refute it."""
-    with exit_codes(json):
+    with exit_codes(json, stopped="the same command goes on where it was"):
         experiment = room("experiments.parity")
         settings = experiment.configuration(config)
         numbers = parse_seeds(seeds)

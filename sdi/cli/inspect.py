@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from sdi.cli.tables import bytes_text, plain_table, seconds_text
+from sdi.printable import printable
 from sdi.run.inspect import Inspection
 
 
@@ -34,7 +35,7 @@ def show_inspection(console: Console, found: Inspection) -> None:
     console.print(f"time    about {seconds_text(found.seconds)} for what is still to be made")
     console.print(f"memory  {memory}, and {bytes_text(found.result_bytes)} for the scores")
     sizes = f"{bytes_text(found.store_bytes)} when done, {bytes_text(found.stored_bytes)} now"
-    console.print(f"store   {escape(found.store)}: {sizes}", soft_wrap=True)
+    console.print(f"store   {escape(printable(found.store))}: {sizes}", soft_wrap=True)
 
 
 def name_of(path: str) -> str:

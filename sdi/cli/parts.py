@@ -16,6 +16,7 @@ from rich.text import Text
 import sdi
 from sdi.cli.exit_codes import exit_codes
 from sdi.cli.tables import number_text, sign_style, spark
+from sdi.printable import printable
 from sdi.scores.standard_error import Z95
 
 
@@ -63,9 +64,10 @@ def parts_table(parts: sdi.Parts, train: str) -> Group:
     table.add_column("step 1 2 3 …", no_wrap=True, overflow="ellipsis")
     for p in np.argsort(-mass, kind="stable"):
         number = Text(number_text(scores[p]), sign_style(scores[p]))
-        name, drawn = Text(str(steps.coords["parameter"][p])), spark(steps.values[p].tolist())
+        name, drawn = Text(printable(steps.coords["parameter"][p])), spark(steps.values[p].tolist())
         table.add_row(name, number, f"{Z95 * errors[p]:.2g}", f"{share[p]:.0%}", drawn)
     total, drawn = scores.sum(), spark(steps.sum("parameter").values.tolist())
     table.add_section()
     table.add_row("all", Text(number_text(total), sign_style(total)), "", "", drawn)
-    return Group(Text.assemble("train ", (str(train), "bold"), " on query ", (parts.query, "bold")), table)
+    named = (printable(train), "bold"), " on query ", (printable(parts.query), "bold")
+    return Group(Text.assemble("train ", *named), table)

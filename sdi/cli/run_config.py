@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,10 +16,12 @@ from sdi.backends import backend as backend_named
 from sdi.cli.progress import run_bar
 from sdi.cli.tables import top_table
 from sdi.inputs.batches import name_examples
-from sdi.inputs.config import RUN_FILE
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.printable import printable
 from sdi.result.ranking import Top
 from sdi.result.result import Result
 from sdi.run.choose_m import ChosenM
+from sdi.run.run_record import read_record
 from sdi.run.runs import Run, check_filled, open_stores
 from sdi.store.store import Store
 
@@ -31,7 +33,7 @@ def bar_for(the: Run, quiet: bool) -> AbstractContextManager[Any]:
 
 
 def counts_line(the: Run) -> str:
-    return f"store {escape(str(the.config.store))}: {the.made:,} features made, {the.reused:,} reused"
+    return f"store {escape(printable(the.config.store))}: {the.made:,} features made, {the.reused:,} reused"
 
 
 def summary_of(the: Run, result: Result) -> dict[str, Any]:
@@ -46,9 +48,9 @@ def show_result(console: Console, the: Run, result: Result, tops: Sequence[Top])
         console.print()
     if the.made or the.reused:
         console.print(counts_line(the), soft_wrap=True)
-    console.print(f"result {escape(str(the.config.result))}: {_sizes(result)}", soft_wrap=True)
+    console.print(f"result {escape(printable(the.config.result))}: {_sizes(result)}", soft_wrap=True)
     for note in result.notes:
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/] {escape(printable(note))}", soft_wrap=True)
 
 
 def _sizes(result: Result) -> str:
@@ -78,11 +80,10 @@ def find_tops(
     queries = list(dict.fromkeys(queries))
     if source.is_file() and source.suffix != ".toml":
         return _from_result(source, queries, k, steps, by)
-    the = _read_run(source, "a config or a saved result")
-    if not _can_stream(the):
-        return _from_result(the.config.result, queries, k, steps, by)
-    store, train = _open(the, queries)
-    return sdi.stream_top(store, the.points, queries, k, steps, by, train=train), None
+    found = _find_run(source, queries)
+    if found.store is None:
+        return _from_result(found.find_result(), queries, k, steps, by)
+    return sdi.stream_top(found.store, found.points, queries, k, steps, by, train=found.train), None
 
 
 def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
@@ -91,40 +92,52 @@ def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
         raise ValueError(
             f"SOURCE must be a config or a run's folder, got {source}: a saved result does not hold its parts"
         )
-    the = _read_run(source, "a config")
-    if not _can_stream(the):
-        c = the.config.settings
+    found = _find_run(source, [query])
+    if found.store is None:
         raise ValueError(
             "parts are read from a store of one sketch that has the steps of queries; this run has "
-            f"backend={c.backend!r}, repeats={c.repeats}, mode={c.mode!r}"
+            f"backend={found.backend!r}, repeats={found.repeats}, mode={found.mode!r}"
         )
-    store, ids = _open(the, [query])
     if not train:
-        (top,) = sdi.stream_top(store, the.points, [query], 1, by="absolute", train=ids)
+        (top,) = sdi.stream_top(found.store, found.points, [query], 1, by="absolute", train=found.train)
         train = [row.train for row in top]
-    return sdi.parts(store, the.points, query, list(dict.fromkeys(train)))
+    return sdi.parts(found.store, found.points, query, list(dict.fromkeys(train)))
 
 
-def _read_run(source: Path, instead: str) -> Run:
-    path = source / RUN_FILE if source.is_dir() else source
-    if source.is_dir() and not path.is_file():
-        raise ValueError(f"{source} has no {RUN_FILE}, so its checkpoints are not known; give {instead}")
-    return Run.read(path)
+class _Found(NamedTuple):
+    """A run that is looked at: its store, if that is one with the steps of the queries, and its training examples."""
+
+    backend: str
+    repeats: int
+    mode: str
+    points: Sequence[Checkpoint]
+    find_result: Callable[[], Path]
+    store: Store | None
+    train: tuple[str, ...]
 
 
-def _can_stream(the: Run) -> bool:
+def _find_run(source: Path, queries: Sequence[str]) -> _Found:
+    """Of a folder, by what stands in it: no code of its run is run. Of a config, with the ids that its script gives."""
+    if source.is_dir():
+        record = read_record(source)
+        kind = (record.backend, record.repeats, record.mode)
+        store = record.open_store() if _can_stream(*kind) else None
+        points, result, ids = record.checkpoints, record.find_result, record.ids
+    else:
+        the = Run.read(source)
+        c = the.config.settings
+        kind = (c.backend, c.repeats, c.mode)
+        store = open_stores(the)[0] if _can_stream(*kind) else None
+        points, result, ids = tuple(the.points), lambda: the.config.result, the.ids() if store else {"train": ()}
+    if store is not None:
+        asked = [query for query in queries if query in ids["query"]]
+        check_filled(store, points, {"train": ids["train"], "query": asked})
+    return _Found(*kind, points, result, store, ids["train"])
+
+
+def _can_stream(backend: str, repeats: int, mode: str) -> bool:
     """Whether there is one store, with the steps of the queries."""
-    c = the.config.settings
-    return c.backend != "exact" and c.repeats == 1 and c.mode in ("query", "matrix")
-
-
-def _open(the: Run, queries: Sequence[str]) -> tuple[Store, tuple[str, ...]]:
-    """The store of a run, with the ids of its own training examples."""
-    (store,) = open_stores(the)
-    ids = the.ids()
-    asked = [query for query in queries if query in ids["query"]]
-    check_filled(store, the.points, {"train": ids["train"], "query": asked})
-    return store, ids["train"]
+    return backend != "exact" and repeats == 1 and mode in ("query", "matrix")
 
 
 def _from_result(

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from sdi.printable import printable
 from sdi.result.ranking import Top
 from sdi.result.result import Result
 from sdi.scores.standard_error import Z95
@@ -69,7 +70,7 @@ def trajectory(values: Sequence[float], errors: Sequence[float], width: int = 36
 def top_table(top: Top, result: Result | None = None) -> Group:
     """A ranking. With a result that has steps, each row also shows its trajectory."""
     steps = result is not None and result.mode in ("query", "train")
-    title = Text.assemble("query ", (top.query, "bold"), f", {top.steps}, by {top.by}")
+    title = Text.assemble("query ", (printable(top.query), "bold"), f", {top.steps}, by {top.by}")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("", justify="right")
     table.add_column("train", overflow="fold")
@@ -83,7 +84,7 @@ def top_table(top: Top, result: Result | None = None) -> Group:
         late = "" if math.isnan(row.late) else f"{row.late:.0%}"
         score = Text(number_text(row.score), sign_style(row.score))
         error, tie = f"{Z95 * row.stderr:.2g}", "~" if row.tied else ""
-        cells: list[str | Text] = [str(row.rank), Text(row.train), score, error, tie, late]
+        cells: list[str | Text] = [str(row.rank), Text(printable(row.train)), score, error, tie, late]
         drawn = [spark(result.sdi.sel(train=row.train, query=top.query).values.tolist())] if steps and result else []
         table.add_row(*cells, *drawn)
     if not len(top):
@@ -100,7 +101,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Se
     for name in head:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 

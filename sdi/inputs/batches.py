@@ -9,7 +9,7 @@ everywhere. The key "id" is for us: it is not passed on to the loss.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,9 +63,24 @@ def name_examples(batch: Any) -> Examples:
     contents = digests(batch, n)
     if given is None:
         return Examples(batch, contents, contents)
-    if isinstance(given, PLAIN) or len(given) != n:
+    if isinstance(given, (*PLAIN, Set, Mapping)) or not hasattr(given, "__len__") or len(given) != n:
         raise ValueError(f"the batch's 'id' must be a list with an id for each of its {n} examples, got {given!r}")
-    return Examples(batch, tuple(str(i.item() if hasattr(i, "item") else i) for i in given), contents)
+    return Examples(batch, tuple(id_text(i) for i in given), contents)
+
+
+def id_text(i: Any) -> str:
+    """An id as text, the same in every process; what has none of its own is refused.
+
+    >>> id_text(7), id_text(np.array("a"))
+    ('7', 'a')
+    """
+    value = i.item() if hasattr(i, "item") and not is_array(i) else i
+    kind: Any = type(value)
+    nameless = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    if nameless or value is None or is_array(value) or isinstance(value, (bytes, bytearray, Set)):
+        remedy = "; decode it" if isinstance(value, (bytes, bytearray)) else ""
+        raise ValueError(f"the id of an example must be a text or a number, got {value!r}{remedy}")
+    return str(value)
 
 
 def count_examples(batch: Any) -> int:

@@ -28,6 +28,7 @@ from typing import Any
 
 from sdi.files import expand, sha256
 from sdi.inputs.match_weights import unwrapped
+from sdi.inputs.torch_archive import check_storages, is_mappable
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
 OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
@@ -100,7 +101,7 @@ def find_checkpoints(
     if given is not None and (not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(paths)):
         raise ValueError(f"eta must be a list with one weight for each of the {len(paths)} checkpoints, got {eta!r}")
     etas = [read_eta(path) for path in paths] if eta is None else list(eta)
-    points = [Checkpoint(path, _checked(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
+    points = [Checkpoint(path, check_eta(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
     known: dict[str, Path] = {}
     for point in points:
         if point.fingerprint in known:
@@ -160,7 +161,8 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
     return dict(zip(unwrapped(named), named.values(), strict=True))
 
 
-def _checked(eta: Any, path: Path) -> Eta:
+def check_eta(eta: Any, path: Path) -> Eta:
+    """A weight, or one for each of some names; refused with the checkpoint's path."""
     if isinstance(eta, dict) and eta:
         return {str(name): _number(value, path) for name, value in eta.items()}
     return _number(eta, path)
@@ -209,7 +211,8 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
     try:
         with warnings.catch_warnings():  # of protocols and layouts: what matters is what comes out
             warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(path))
+        check_storages(path)  # before any number is read
     except Exception as error:  # of any kind: the file may hold any bytes
         words = " ".join(str(error).split())
         # torch wraps its reason in advice to switch the protection off.

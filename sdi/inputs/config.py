@@ -23,6 +23,7 @@ from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.settings import NAMES as SETTINGS
 from sdi.inputs.settings import Settings
 from sdi.loop import CALLS, Calls, Loop
+from sdi.seal import HOLE, is_whole, sealed
 from sdi.version import __version__
 
 if sys.version_info >= (3, 11):
@@ -31,7 +32,8 @@ else:
     import tomli as tomllib
 
 RUN_FILE = "run.toml"
-MADE_BY = "made_by"  # a table for the reader, ignored when the file is read
+MADE_BY = "made_by"  # a table for the reader, of which only the seal counts when the file is read
+MAKERS = ("sdi", "commit", "sha256")
 WHOLE = "none"  # TOML has no null: m = "none" keeps gradients whole
 
 
@@ -72,10 +74,11 @@ def read_config(path: str | Path) -> Config:
     if not path.is_file():
         raise ValueError(f"config {path} does not exist")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        text = path.read_bytes()
+        content = tomllib.loads(text.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"config {path} is not TOML: {error}") from None
-    content.pop(MADE_BY, None)
+    _check_seal(path, text, content.pop(MADE_BY, {}))
     for key in content:
         if key not in KEYS:
             raise ValueError(f"config {path} has an unknown key {key!r}{nearest(key, KEYS)}; it may have {_list(KEYS)}")
@@ -83,6 +86,18 @@ def read_config(path: str | Path) -> Config:
     if missing:
         raise ValueError(f"config {path} lacks {_list(missing)}; it must have {_list(NEEDED)}")
     return _resolve({key: _typed(key, value, path) for key, value in content.items()}, path)
+
+
+def _check_seal(path: Path, text: bytes, made_by: Any) -> None:
+    """What a run wrote is as it wrote it. Without its sha256, it is a config like any other."""
+    odd = [key for key in made_by if key not in MAKERS] if isinstance(made_by, dict) else [MADE_BY]
+    if odd:
+        raise ValueError(f"config {path} has an unknown key {odd[0]!r} in [{MADE_BY}]; it may have {_list(MAKERS)}")
+    if "sha256" in made_by and not is_whole(text, made_by["sha256"]):
+        raise ValueError(
+            f"config {path} was changed after a run wrote it; if you meant to, take out its line 'sha256 = ...' under "
+            f"[{MADE_BY}], and it is a config like any other"
+        )
 
 
 def _resolve(values: dict[str, Any], path: Path) -> Config:
@@ -139,9 +154,9 @@ def save_run(config: Config, points: Sequence[Checkpoint]) -> Path:
         values["eta"] = [p.eta for p in points]
     values["m"] = WHOLE if config.settings.m is None else config.settings.m
     values["sketch"] = _each(config.settings.sketch, partial(_moved, move=lambda file: _relative(Path(file), folder)))
-    made_by = {"sdi": __version__, "commit": commit_of(config.script.parent)}
+    made_by = {"sdi": __version__, "commit": commit_of(config.script.parent), "sha256": HOLE}
     lines = [f"# Run again with: sdi run {RUN_FILE}", *_toml(values), "", f"[{MADE_BY}]", *_toml(made_by)]
-    write_whole(folder / RUN_FILE, ("\n".join(lines) + "\n").encode())
+    write_whole(folder / RUN_FILE, sealed(("\n".join(lines) + "\n").encode()))
     return folder / RUN_FILE
 
 

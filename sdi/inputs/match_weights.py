@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 WRAPPERS = ("module.", "_orig_mod.")  # what distributed training and torch.compile put before every name
 
 
-def match_names(weights: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+def match_names(
+    weights: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], complex_names: Collection[str] = ()
+) -> dict[str, Any]:
     """The weights under the model's own names; missing, unexpected and misshapen ones are listed.
+
+    complex_names: the model's complex parameters; elsewhere, complex weights would lose their imaginary part.
 
     >>> match_names({"module.w": 1.0}, {"w": ()})
     {'w': 1.0}
@@ -25,6 +29,11 @@ def match_names(weights: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]
         f"{name!r} has shape {tuple(found[name].shape)}, the model's {tuple(shape)}"
         for name, shape in shapes.items()
         if tuple(getattr(found[name], "shape", ())) != tuple(shape)
+    ]
+    wrong += [
+        f"{name!r} holds complex numbers, the model's real ones"
+        for name in shapes
+        if "complex" in str(getattr(found[name], "dtype", "")) and name not in complex_names
     ]
     if wrong:
         raise ValueError("the checkpoint does not fit the model: " + "; ".join(wrong[:10]))

@@ -10,6 +10,7 @@ import numpy as np
 
 from sdi.arguments import at_least_one, whole
 from sdi.files import write_whole
+from sdi.printable import printable
 from sdi.result.labelled import Labelled
 from sdi.scores.standard_error import Z95
 
@@ -76,5 +77,6 @@ def _write(figure: Any, path: Path) -> None:
 
 
 def _short(name: Any, most: int = 24) -> str:
-    text = f" {name}" if str(name).startswith("_") else str(name)  # matplotlib hides names that begin with one
+    text = printable(name)
+    text = f" {text}" if text.startswith("_") else text  # matplotlib hides names that begin with one
     return text if len(text) <= most else text[: most - 3] + "..."

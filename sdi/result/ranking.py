@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.arguments import at_least_one, number, one_of, whole
+from sdi.printable import printable
 from sdi.scores.standard_error import Z95
 
 ORDERS = ("signed", "absolute", "late")
@@ -43,12 +44,13 @@ class Top:
         return len(self.rows)
 
     def __str__(self) -> str:
-        width = max([5, *(len(r.train) for r in self.rows)])
+        names = [printable(r.train) for r in self.rows]
+        width = max([5, *map(len, names)])
         head = f"{'rank':>4}  {'train':<{width}}  {'score':>11}  +- 95%"
-        lines = [f"query {self.query}, {self.steps}, by {self.by}", head]
-        for r in self.rows:
+        lines = [f"query {printable(self.query)}, {self.steps}, by {self.by}", head]
+        for r, name in zip(self.rows, names, strict=True):
             tie = "  ~ this and the next might change places" if r.tied else ""
-            lines.append(f"{r.rank:>4}  {r.train:<{width}}  {r.score:>+11.4g}  {Z95 * r.stderr:.2g}{tie}")
+            lines.append(f"{r.rank:>4}  {name:<{width}}  {r.score:>+11.4g}  {Z95 * r.stderr:.2g}{tie}")
         return "\n".join(lines)
 
 

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,16 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from sdi.errors import NonFiniteError
 from sdi.files import expand, write_whole
 from sdi.result.labelled import Labelled
 from sdi.result.ranking import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
+from sdi.result.result_file import read_result, result_bytes
 from sdi.scores import summaries
 
-VERSION = 1
 ARRAYS = ("by_checkpoint", "outside", "stderr", "tracin_stderr", "tau")
 STEP_AXES: dict[str, tuple[str, ...]] = {  # of each mode
     "query": ("step",),
@@ -174,12 +171,9 @@ class Result:
         plot_trajectories(self.sdi, self.stderr, expand(path), query, k, side)
 
     def save(self, path: str | Path) -> None:
-        """One safetensors file: arrays and their labels, no code."""
+        """One safetensors file: arrays and their labels, sealed by a sha256; no code. `sdi.load` reads it."""
         arrays = {n: getattr(self, n) for n in ARRAYS}
-        labels = {n: {"dims": a.dims, "coords": {d: list(a.coords[d]) for d in a.dims}} for n, a in arrays.items()}
-        meta = {"version": VERSION, "mode": self.mode, "labels": labels, "info": dict(self.info)}
-        tensors = {n: np.ascontiguousarray(a.values) for n, a in arrays.items()}
-        write_whole(expand(path), save(tensors, metadata={"sdi": json.dumps(meta)}))
+        write_whole(expand(path), result_bytes(self.mode, arrays, self.info))
 
     def _need_steps(self, verb: str) -> None:
         if self.mode not in ("query", "train"):
@@ -187,7 +181,7 @@ class Result:
 
 
 def load(path: str | Path) -> Result:
-    """A result that was saved."""
+    """A result that was saved; refused if it was altered since."""
     path = expand(path)
     if path.is_dir():
         raise ValueError(
@@ -195,20 +189,10 @@ def load(path: str | Path) -> Result:
         )
     if not path.is_file():
         raise ValueError(f"result {path} does not exist")
-    try:
-        with safe_open(path, framework="np") as file:
-            meta = json.loads((file.metadata() or {}).get("sdi", "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError) as error:
-        raise ValueError(f"{path} is not a result of sdi: {error}") from None
-    if not isinstance(meta, dict) or not meta:
-        raise ValueError(f"{path} is not a result of sdi: it is a safetensors file of something else")
-    if meta.get("version") != VERSION:
-        raise ValueError(f"{path} has version {meta.get('version')}, this sdi reads version {VERSION} of a result")
-    if any(key not in meta for key in ("labels", "mode", "info")) or set(meta["labels"]) != set(arrays):
+    mode, arrays, info = read_result(path)
+    axes = ("train", "query", *STEP_AXES.get(mode, ()))
+    dims = {"by_checkpoint": ("checkpoint", *axes), "stderr": axes, "outside": axes[:2], "tracin_stderr": axes[:2]}
+    dims["tau"] = ("train" if mode == "train" else "query",)
+    if mode not in STEP_AXES or {name: array.dims for name, array in arrays.items()} != dims:
         raise ValueError(f"{path} is not a result of sdi: its labels were altered")
-    made = {}
-    for name, label in meta["labels"].items():
-        coords = {d: tuple(c) for d, c in label["coords"].items()}
-        made[name] = Labelled(arrays[name], tuple(label["dims"]), coords)
-    return Result(mode=meta["mode"], info=meta["info"], **made)
+    return Result(mode=mode, info=info, **arrays)

@@ -1,6 +1,6 @@
 """Runs: a config, carried out. `run` is `sdi.attribute`; `featurize` fills the store only, `score` only reads it.
 
-Everything in a run's folder comes from here: the store's own files, `run.toml` and the result.
+Everything in a run's folder comes from here: the store's own files, `run.toml`, `run.json` and the result.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from sdi.result.score_store import score as score_store
 from sdi.run.attribute import attribute, average, make_stores, run_info, store_config
 from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
 from sdi.run.fill import Job, Progress, Side, fill
+from sdi.run.run_record import save_record
 from sdi.run.spread_pilot import stored_widths
 from sdi.sketch.sketch_map import SketchMap
-from sdi.store.store import Store, differences
+from sdi.store.manifest import differences
+from sdi.store.store import Store
 
 Tell = Callable[[Progress], None]
 
@@ -156,6 +158,7 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
     stores = make_stores(c.store, job, the.points, sides)
     ids = fill(stores, job, the.points, sides)
     the.save()
+    save_record(c.store, c.settings, the.points, ids, c.result, scored=False)
     return ids
 
 
@@ -195,8 +198,8 @@ def open_stores(the: Run, loss: Any = None) -> list[Store]:
             raise StoreError(f"{place} holds no features yet; run `sdi featurize` or `sdi run` first")
         store = Store(place)
         old = store.manifest["config"]
-        new = {**the.made_with(None, loss), "model": old["model"]}
-        new["loss"] = old["loss"] if loss is None else new["loss"]
+        new = {**the.made_with(None, loss), "model": old.get("model")}
+        new["loss"] = old.get("loss") if loss is None else new["loss"]
         sketch = the.draw({b.name: b.shape for b in store.blocks}, seed)
         found = {"config": old, "sketch": store.sketch.label}
         different = list(differences(found, {"config": new, "sketch": sketch.label}))
@@ -212,4 +215,6 @@ def _save(the: Run, result: Result) -> Result:
     the.config.result.parent.mkdir(parents=True, exist_ok=True)
     the.save()
     result.save(the.config.result)
+    ids = {side: result.tracin.coords[side] for side in ("train", "query")}
+    save_record(the.config.store, the.config.settings, the.points, ids, the.config.result)
     return result

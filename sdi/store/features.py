@@ -10,13 +10,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from sdi.errors import CoverageError, NonFiniteError, SketchMismatch, nearest
+from sdi.inputs.batches import id_text
 from sdi.sketch.sketch_map import Block
 
 Array = np.ndarray
@@ -53,7 +55,10 @@ class Features:
             raise ValueError(f"tau must hold one number of steps of at least 1 for each of the {n} examples, got {tau}")
         if self.values.ndim == 3 and n and tau.max() > self.values.shape[1]:
             raise ValueError(f"tau must be at most the number of steps {self.values.shape[1]}, got {tau.max()}")
-        ids = tuple(map(str, self.ids)) or _numbered(n)
+        given: Any = self.ids  # a set would give them in any order, which types do not stop
+        if isinstance(given, (str, Set)):
+            raise ValueError(f"ids must be a list, in the order of the examples, got {given!r}")
+        ids = tuple(map(id_text, given)) or _numbered(n)
         if len(ids) != n:
             raise ValueError(f"ids must name each of the {n} examples, got {len(ids)}")
         if len(set(ids)) < n:

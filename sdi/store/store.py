@@ -3,7 +3,7 @@
     STORE/manifest.json                              what made the features; another run must agree
     STORE/lock                                       held by the one process that may write
     STORE/CHECKPOINT/train/shard-00000.safetensors   features of some examples
-    STORE/CHECKPOINT/train/shard-00000.json          their ids, contents, steps, and a sha256 of these and of the shard
+    STORE/CHECKPOINT/train/shard-00000.json          their ids, contents, steps, the shard's sha256, and whose it is
     STORE/CHECKPOINT/query/...
 
 A shard is done when its .json is there; everything is written beside and renamed. Rows are found by example id, so the
@@ -11,13 +11,14 @@ order of a loader does not matter, more examples append, and a new query set reu
 store depends on the time or the machine: a run that was killed and resumed leaves the same bytes as one that was not.
 A folder becomes a store with its first shard; a call that is refused before leaves nothing behind.
 
+Manifests and .json files are sealed (`sdi/seal.py`). A shard belongs to its place in its store: its .json names both,
+the store by the seal of its manifest. Stores of version 1 have neither; they are read, and filled, as they are.
+
 In float16, each step of each example is divided by a power of two of its own ("values.scale"), so none is too small.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,19 +30,18 @@ import numpy as np
 from safetensors.numpy import save
 
 from sdi.errors import SketchMismatch, StoreError, nearest
-from sdi.files import PART, expand, map_safetensors, sha256, write_whole
-from sdi.inputs.settings import DTYPES
+from sdi.files import PART, expand, map_safetensors, refuse_link, write_whole
 from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
 from sdi.store.lock import locked
+from sdi.store.manifest import UNSEALED, make_manifest, manifest_text, read_manifest, read_sketch, refuse_other
 from sdi.store.shard_format import decoded, encoded
-from sdi.version import __version__
+from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
 
-VERSION = 1
-LABELS = ("ids", "contents", "tau")
-WHOLE = ("run.toml", "manifest.json", "result.safetensors")
-PARTS = tuple(name + PART for name in WHOLE)
-OURS = ("lock", "run.toml", "result.safetensors", *PARTS)  # what may stand in a folder before it is a store
+OF_RUNS = ("run.toml", "run.json", "result.safetensors")
+PARTS = tuple(name + PART for name in ("manifest.json", *OF_RUNS))
+OURS = ("lock", *OF_RUNS, *PARTS)  # what may stand in a folder before it is a store
+SIDE = re.compile(r"[^/]*-[0-9a-f]{8}(/(train|query))?")
 SHARD = re.compile(r".*-[0-9a-f]{8}/(train|query)/shard-\d{5,}\.(safetensors|json)(\.part)?")
 
 
@@ -61,9 +61,9 @@ class Store:
         self, path: str | Path, manifest: dict[str, Any] | None = None, sketch: SketchMap | None = None
     ) -> None:
         self.path = expand(path)
-        self.manifest = _read_manifest(self.path) if manifest is None else manifest
+        self.manifest = read_manifest(self.path) if manifest is None else manifest
         # Read from the manifest, a sketch of a user's class is a record: opening a store runs no code of a user.
-        self.sketch = SketchMap.from_json(json.dumps(self.manifest["sketch"])) if sketch is None else sketch
+        self.sketch = read_sketch(self.manifest, self._manifest) if sketch is None else sketch
         self.dtype = np.dtype(self.manifest["config"]["dtype"])
         self._checked: set[Path] = set()
         self._rows: dict[tuple[str, str], dict[str, Row]] = {}
@@ -71,9 +71,8 @@ class Store:
     @classmethod
     def create(cls, path: str | Path, sketch: SketchMap, config: Mapping[str, Any]) -> Store:
         """Open a store for writing. An old one must have been made with the same sketch and config."""
-        made = {"sketch": json.loads(sketch.to_json()), "config": json.loads(json.dumps(config))}
-        store = cls(path, {"version": VERSION, "sdi": __version__, **made}, sketch)
-        store._refuse_if_other()
+        store = cls(path, make_manifest(sketch, config), sketch)
+        store._join()
         return store
 
     @contextmanager
@@ -81,14 +80,14 @@ class Store:
         """Hold the store's lock, and clear away what a killed run, or a refused one, left."""
         new = [p for p in (self.path, *self.path.parents) if not p.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
-        with locked(self.path / "lock"):
+        with locked(self.path / "lock") as is_ours:
             try:
-                self._refuse_if_other()
+                self._join()
                 self._rows.clear()
                 self._clear_away()
                 yield
             finally:
-                if not self._manifest.is_file():
+                if is_ours() and not self._manifest.is_file():
                     (self.path / "lock").unlink()
                     with suppress(OSError):  # not empty, or another's by now
                         for folder in new:
@@ -98,6 +97,9 @@ class Store:
         """Files of ours that are half written. Whatever else stands in the folder is another's."""
         for name in PARTS:
             (self.path / name).unlink(missing_ok=True)
+        for folder in (*self.path.glob("*"), *self.path.glob("*/*")):
+            if SIDE.fullmatch(folder.relative_to(self.path).as_posix()):
+                refuse_link(folder)
         for file in list(self.path.glob("*/*/shard-*")):
             if SHARD.fullmatch(file.relative_to(self.path).as_posix()):
                 lone = file.suffix == ".safetensors" and not file.with_suffix(".json").is_file()
@@ -113,7 +115,8 @@ class Store:
         if (checkpoint, side) not in self._rows:
             rows: dict[str, Row] = {}
             for sidecar in sorted((self.path / checkpoint / side).glob("shard-*.json")):
-                rows.update(_shard_rows(sidecar.with_suffix(".safetensors"), _read_sidecar(sidecar)))
+                shard = sidecar.with_suffix(".safetensors")
+                rows.update(_shard_rows(shard, read_sidecar(sidecar, self._owner(shard))))
             self._rows[checkpoint, side] = rows
         return self._rows[checkpoint, side]
 
@@ -128,12 +131,13 @@ class Store:
         shard = next(name for name in names if not name.with_suffix(".json").exists())
         content = save(encoded(features, self.dtype, shard))
         sidecar: dict[str, Any] = {"ids": list(features.ids), "contents": list(contents), "tau": features.tau.tolist()}
-        sidecar["sha256"] = hashlib.sha256(content + _labels(sidecar)).hexdigest()
         if not self._manifest.is_file():
-            write_whole(self._manifest, _json(self.manifest))
+            write_whole(self._manifest, manifest_text(self.manifest))
+        refuse_link(folder.parent)
+        refuse_link(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(shard, content)
-        write_whole(shard.with_suffix(".json"), _json(sidecar))
+        write_whole(shard.with_suffix(".json"), sidecar_text(sidecar, content, self._owner(shard)))
         rows.update(_shard_rows(shard, sidecar))
         return shard
 
@@ -156,28 +160,28 @@ class Store:
     def open_shard(self, shard: Path) -> dict[str, np.ndarray]:
         """The arrays of a shard, mapped, not read; checked against its sha256 the first time."""
         if shard not in self._checked:
-            sidecar = _read_sidecar(shard.with_suffix(".json"))
-            if not shard.is_file() or sha256(shard, _labels(sidecar)) != sidecar["sha256"]:
-                raise StoreError(
-                    f"shard {shard} is missing, truncated or altered; delete it with its .json and run again"
-                )
+            owner = self._owner(shard)
+            check_shard(shard, read_sidecar(shard.with_suffix(".json"), owner), owner)
             self._checked.add(shard)
         return map_safetensors(shard)
+
+    def _owner(self, shard: Path) -> Owner:
+        """Whose a shard is: the store's, with its sketch and settings, at a checkpoint, a side and a number."""
+        if self.manifest["version"] == UNSEALED:
+            return None
+        place = shard.relative_to(self.path).with_suffix("").as_posix()
+        return {"store": self.manifest["sha256"], "place": place}
 
     @property
     def _manifest(self) -> Path:
         return self.path / "manifest.json"
 
-    def _refuse_if_other(self) -> None:
-        """What is at the path must be this store, or nothing."""
+    def _join(self) -> None:
+        """What is at the path must be this store, whose manifest then counts, or nothing."""
         if self._manifest.is_file():
-            old = _read_manifest(self.path)
-            different = list(differences({**old, "sdi": None}, {**self.manifest, "sdi": None}))
-            if different:
-                lines = "\n  ".join(different)
-                raise StoreError(
-                    f"store {self.path} was made with other settings; use them, or a new folder:\n  {lines}"
-                )
+            old = read_manifest(self.path)
+            refuse_other(old, self.manifest, self.path)
+            self.manifest = old
         elif self.path.is_dir():
             others = [p.name for p in self.path.iterdir() if p.name not in OURS]
             if others:
@@ -194,54 +198,5 @@ def find_row(rows: Mapping[str, Row], i: str, side: str) -> Row:
     return rows[i]
 
 
-def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Where two manifests differ, one line each."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(set(old) | set(new)):
-            yield from differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
-    elif old != new:
-        yield f"{path}: {old!r} in the store, {new!r} now"
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    manifest = path / "manifest.json"
-    if not manifest.is_file():
-        raise StoreError(f"{path} is not a store: it has no manifest.json")
-    content = _read_json(manifest, ())
-    version = content.get("version")
-    if version != VERSION:
-        newer = "; it was written by a newer one" if isinstance(version, int) and version > VERSION else ""
-        raise StoreError(f"store {path} has version {version}, this sdi reads version {VERSION}{newer}")
-    content = _read_json(manifest, ("sketch", "config"))
-    if not isinstance(content["config"], dict) or content["config"].get("dtype") not in DTYPES:
-        raise StoreError(f"{manifest} was altered; use a new folder")
-    return content
-
-
-def _read_sidecar(path: Path) -> dict[str, Any]:
-    content = _read_json(path, (*LABELS, "sha256"))
-    if any(not isinstance(content[name], list) for name in LABELS) or len({len(content[name]) for name in LABELS}) > 1:
-        raise StoreError(f"{path} was altered; delete it with its shard and run again")
-    return content
-
-
-def _read_json(path: Path, keys: Sequence[str]) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text())
-    except ValueError:
-        content = None
-    if not isinstance(content, dict) or any(key not in content for key in keys):
-        raise StoreError(f"{path} was truncated or altered; delete it with what it describes and run again")
-    return content
-
-
 def _shard_rows(shard: Path, sidecar: Mapping[str, Any]) -> dict[str, Row]:
     return {i: Row(shard, k, sidecar["contents"][k], sidecar["tau"][k]) for k, i in enumerate(sidecar["ids"])}
-
-
-def _labels(sidecar: Mapping[str, Any]) -> bytes:
-    return json.dumps([sidecar[name] for name in LABELS]).encode()
-
-
-def _json(content: Any) -> bytes:
-    return (json.dumps(content, indent=1) + "\n").encode()

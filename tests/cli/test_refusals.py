@@ -7,9 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from cli_cases import call, edit, made, project, runner
-
-from sdi.cli import app
+from cli_cases import call, edit, made, project
 
 pytestmark = pytest.mark.slow
 
@@ -112,10 +110,22 @@ def test_an_error_in_what_the_script_imports_or_leaves_out_is_the_users(project,
     assert not (project / "runs").exists()
 
 
-def test_a_defect_of_ours_still_flies(project, monkeypatch):
+def test_a_defect_of_ours_is_exit_code_70_with_its_traceback(project, monkeypatch):
     monkeypatch.setattr("sdi.run.runs.backend_named", {}.__getitem__)  # a KeyError where no code of the user's is
-    result = runner.invoke(app, ["featurize", str(project / "run.toml")])
-    assert isinstance(result.exception, KeyError)
+    said = call("featurize", project / "run.toml", code=70)
+    assert "Traceback" in said.stderr
+    assert said.stderr.endswith("sdi: a defect of sdi, please report it: KeyError: 'fast'\n")
+    assert said.stdout == ""
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyError("x"), 70), (KeyboardInterrupt(), 130), (MemoryError(), 70)])
+def test_what_fails_while_it_is_printed_is_no_failed_check(project, monkeypatch, error, code):
+    def fail(*arguments):
+        raise error
+
+    call("run", project / "run.toml")
+    monkeypatch.setattr("sdi.cli.tables.top_table", fail)
+    call("top", project / "runs/first", "--query", "q-0", code=code)
 
 
 def test_a_failed_audit_is_exit_code_1(project):
@@ -169,7 +179,7 @@ def test_other_settings_than_the_stores_are_refused(project):
     [
         (["score", "run.toml"], "holds no features yet"),
         (["top", "run.toml", "--query", "q-0"], "holds no features yet"),
-        (["top", "ckpt", "--query", "q-0"], "has no run.toml"),
+        (["top", "ckpt", "--query", "q-0"], "has no run.json"),
         (["top", "nothing", "--query", "q-0"], "does not exist"),
         (["top", "task.py", "--query", "q-0"], "is not a result"),
         (["top", "run.toml", "--query", "q-0", "--steps", "3-x"], "--steps must be"),

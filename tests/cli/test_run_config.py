@@ -14,6 +14,7 @@ from attribution_cases import counting
 from cli_cases import SCRIPT, call, call_json, edit, files, made, models_built, project
 
 import sdi
+import sdi.fast
 import sdi.run.inspect
 from sdi.inputs.checkpoints import Checkpoint
 
@@ -220,12 +221,42 @@ def test_a_finished_run_loads_one_checkpoint_to_see_that_its_code_is_the_same(pr
     assert loaded == []
 
 
-def test_a_run_stopped_by_the_user_says_how_to_go_on(project, monkeypatch):
+@pytest.mark.parametrize("at", [1, 2, 3, 5])
+@pytest.mark.parametrize("command", ["run", "featurize"])
+def test_a_run_stopped_by_the_user_loses_what_it_says_and_goes_on_to_the_same_bytes(project, monkeypatch, command, at):
+    """Shards of 6 examples and batches of 4: one batch waits for the next."""
+    config = edit(project, shard=6)
+    whole = shutil.copytree(project, project.parent / "whole")
+    call(command, whole / "run.toml")
+    make, made = sdi.fast.Featurizer.__call__, []
+
+    def stop(self, batch, ids=()):
+        if len(made) == at:
+            raise KeyboardInterrupt
+        made.append(len(ids))
+        return make(self, batch, ids)
+
+    monkeypatch.setattr(sdi.fast.Featurizer, "__call__", stop)
+    said = call(command, config, code=130).stderr
+    assert (
+        "finished shards are kept, and what came after the last one (fewer examples than one shard and a batch" in said
+    )
+    monkeypatch.setattr(sdi.fast.Featurizer, "__call__", make)
+    again = call_json(command, config)["made"]
+    assert again <= 26 - sum(made) + 6
+    assert stored(project / "runs/first") == stored(whole / "runs/first")
+
+
+def stored(folder):
+    return {name: content for name, content in files(folder).items() if "step-" in str(name)}
+
+
+def test_a_command_that_keeps_nothing_does_not_say_so(project, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sdi.run.runs.run", stop)
-    assert "goes on where it was" in call("run", project / "run.toml", code=130).stderr
+    monkeypatch.setattr("sdi.run.inspect.inspect_run", stop)
+    assert call("inspect", project / "run.toml", code=130).stderr == "sdi: stopped\n"
 
 
 def test_an_eta_of_zero_is_reported(project):

@@ -16,7 +16,7 @@ from paths import ROOMS, ROOT
 # folder, or a module that stands beside the folders.
 ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "sdi": (
-        ("version", "errors", "arguments", "files", "loop"),
+        ("version", "errors", "arguments", "printable", "seal", "files", "loop"),
         ("inputs",),
         ("sketch",),
         ("store",),

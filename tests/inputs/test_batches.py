@@ -27,6 +27,7 @@ import sdi
 from sdi import StoreError
 from sdi.inputs.batches import Examples, name_examples, take_examples
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
+from sdi.sketch.sketch_map import Block
 
 __all__ = ["world"]
 Pair = namedtuple("Pair", "x y")
@@ -113,12 +114,29 @@ def test_a_batch_keeps_its_type() -> None:
     assert isinstance(name_examples((X, X)), Examples)
 
 
-@pytest.mark.parametrize("ids", [["a", "b"], "abc", 7, ["a"] * 4])
+@pytest.mark.parametrize("ids", [["a", "b"], "abc", 7, ["a"] * 4, set("abc"), frozenset("abc"), dict.fromkeys("abc")])
 def test_ids_that_do_not_fit_are_refused(ids: Any) -> None:
     with pytest.raises(
         ValueError, match=r"^the batch's 'id' must be a list with an id for each of its 3 examples, got "
     ):
         name_examples({"x": X, "id": ids})
+
+
+def one_row(ids: Any) -> sdi.Features:
+    return sdi.Features(np.ones((1, 1)), np.ones(1, int), (Block("w", (1,), 0, 1),), "s", ids=ids)
+
+
+@pytest.mark.parametrize("bad", [None, b"a", bytearray(b"a"), np.bytes_(b"a"), object(), torch.zeros(2), {"a", "b"}])
+def test_an_id_without_a_text_of_its_own_is_refused(bad: Any) -> None:
+    for use in (lambda: name_examples({"x": X, "id": ["a", bad, "c"]}), lambda: one_row((bad,))):
+        with pytest.raises(ValueError, match=r"^the id of an example must be a text or a number, got "):
+            use()
+
+
+@pytest.mark.parametrize("ids", [{"a"}, frozenset("a"), "a"])
+def test_ids_as_a_set_have_no_order_and_are_refused(ids: Any) -> None:
+    with pytest.raises(ValueError, match=r"^ids must be a list, in the order of the examples, got "):
+        one_row(ids)
 
 
 @pytest.mark.parametrize("side", ["train", "query"])

@@ -27,6 +27,8 @@ from attribution_cases import (
 from safetensors.torch import save_file
 from torch import nn
 
+import sdi
+import sdi.reference
 from sdi.errors import NonFiniteError
 from sdi.fast import token_cross_entropy, with_weights
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
@@ -478,3 +480,45 @@ def test_only_the_checkpoint_counts_not_the_weights_the_model_came_with(world: W
     world.model = make_model(77)
     assert_same_result(world.attribute(), wanted)
     assert CONFIG.tau == wanted.sdi.shape[2]
+
+
+@pytest.mark.parametrize("backend", ["fast", "reference"])
+def test_complex_weights_do_not_lose_their_imaginary_part(tmp_path: Path, backend: str) -> None:
+    model = make_model() if backend == "fast" else sdi.reference.LoopedTransformer.init(CONFIG, seed=0)
+    state = make_model().state_dict()
+    name = next(iter(state))
+    words = f"{name!r} holds complex numbers, the model's real ones"
+    for wrong in (state[name] + 1j, state[name].to(torch.complex64)):
+        (point,) = find_checkpoints(save_torch(tmp_path / "a.pt", state | {name: wrong}), [0.1])
+        with pytest.raises(ValueError, match=words):
+            point.load_into(model, sdi.backend(backend))
+
+
+def test_complex_weights_are_loaded_into_complex_parameters() -> None:
+    model = nn.Linear(2, 3, dtype=torch.complex64)
+    weights = {"weight": torch.randn(3, 2, dtype=torch.complex64), "bias": torch.randn(3)}
+    with_weights(model, weights)
+    assert torch.equal(model.weight, weights["weight"])
+    assert torch.equal(model.bias, weights["bias"].to(torch.complex64))
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "fits"),
+    [
+        (torch.bool, torch.tensor([0, 1], dtype=torch.uint8), True),
+        (torch.bool, torch.tensor([0, 2], dtype=torch.uint8), False),
+        (torch.int64, torch.tensor([0.0, 3.0]), True),
+        (torch.int64, torch.tensor([0.0, 0.5]), False),
+        (torch.uint8, torch.tensor([0, 256]), False),
+        (torch.float32, torch.tensor([0.1, 0.2], dtype=torch.float64), True),
+    ],
+)
+def test_numbers_that_a_buffer_cannot_hold_are_refused(own: torch.dtype, given: torch.Tensor, fits: bool) -> None:
+    model = nn.Module()
+    model.register_buffer("mask", torch.zeros(2, dtype=own))
+    if fits:
+        assert torch.equal(with_weights(model, {"mask": given}).mask, given.to(own))
+        return
+    with pytest.raises(ValueError, match=r"the checkpoint does not fit the model: 'mask' holds torch.* whose numbers"):
+        with_weights(model, {"mask": given})
+    assert not model.mask.any()

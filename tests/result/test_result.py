@@ -99,8 +99,8 @@ def test_other_files_and_versions_are_not_results(tmp_path: Path) -> None:
             sdi.load(tmp_path / "half")
     with pytest.raises(ValueError, match=r"is not a result of sdi: it is a safetensors file of something else$"):
         sdi.load(path)
-    save_file({"w": np.ones(3)}, path, metadata={"sdi": json.dumps({"version": 2})})
-    with pytest.raises(ValueError, match=r"has version 2, this sdi reads version 1 of a result$"):
+    save_file({"w": np.ones(3)}, path, metadata={"sdi": json.dumps({"version": 3})})
+    with pytest.raises(ValueError, match=r"has version 3, this sdi reads versions 1 and 2 of a result$"):
         sdi.load(path)
     make_result().save(path)
     path.write_bytes(path.read_bytes()[:-8])

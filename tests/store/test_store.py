@@ -46,7 +46,7 @@ def test_the_layout_is_what_the_text_says(filled: World) -> None:
             wanted += [f"{point}/{side}/shard-0000{k}.{end}" for k in range(count) for end in ("json", "safetensors")]
     assert sorted(files(filled.store)) == sorted(wanted)
     manifest = json.loads((filled.store / "manifest.json").read_text())
-    assert manifest["version"] == 1
+    assert manifest["version"] == 2
     assert manifest["sdi"] == sdi.__version__
     assert manifest["sketch"]["recipe"].items() >= {"m": 32, "seed": 0, "family": "table"}.items()
     assert manifest["sketch"]["shapes"]["core.0.attn.q.weight"] == [8, 8]
@@ -107,12 +107,15 @@ def test_a_damaged_shard_is_named_and_can_be_made_again(filled: World, harm: str
         shard.unlink()
     elif harm == "relabelled":
         sidecar = shard.with_suffix(".json")
-        sidecar.write_text(sidecar.read_text().replace(' 3\n ],\n "sha256"', ' 2\n ],\n "sha256"'))
+        sidecar.write_text(sidecar.read_text().replace(" 3\n ]\n}", " 2\n ]\n}"))
         assert sidecar.read_bytes() != before[str(sidecar.relative_to(filled.store))]
     else:
         content[len(content) * 2 // 3] ^= 1
         shard.write_bytes(content if harm == "flipped" else content[:-1])
-    with pytest.raises(StoreError, match=f"^shard {shard} is missing, truncated or altered; delete it with its .json"):
+    said = f"^shard {shard} is missing, truncated or altered; delete it with its .json"
+    if harm == "relabelled":
+        said = f"^{shard.with_suffix('.json')} was truncated or altered; delete it with its shard"
+    with pytest.raises(StoreError, match=said):
         filled.attribute(store=filled.store)
     shard.unlink(missing_ok=True)
     shard.with_suffix(".json").unlink()
@@ -128,30 +131,31 @@ def test_a_broken_json_is_named(filled: World) -> None:
     whole = sidecar.read_text()
     for key in ("tau", "ids"):
         sidecar.write_text(json.dumps(json.loads(whole) | {key: None}))
-        with pytest.raises(StoreError, match=f"{sidecar} was altered; delete it"):
+        with pytest.raises(StoreError, match=f"{sidecar} was truncated or altered; delete it"):
             filled.attribute(store=filled.store)
     for text in (whole[:-20], "[]", whole.replace('"tau"', '"tao"'), whole.replace('  "t-0",\n', "")):
         if text == whole:
             continue
         sidecar.write_text(text)
-        with pytest.raises(StoreError, match=f"{sidecar} was (truncated or )?altered; delete it"):
+        with pytest.raises(StoreError, match=f"{sidecar} was truncated or altered; delete it"):
             filled.attribute(store=filled.store)
     manifest = json.loads((filled.store / "manifest.json").read_text())
     for config in ({}, [], {"dtype": "int8"}):
         (filled.store / "manifest.json").write_text(json.dumps(manifest | {"config": config}))
-        with pytest.raises(StoreError, match=r"manifest.json was altered; use a new folder$"):
+        with pytest.raises(StoreError, match=r"manifest.json was truncated or altered; use a new folder$"):
             Store(filled.store)
     (filled.store / "manifest.json").write_text("{")
     with pytest.raises(StoreError, match=r"manifest.json was truncated or altered"):
         Store(filled.store)
 
 
-@pytest.mark.parametrize(("version", "newer"), [(2, True), (0, False), (None, False), ("1", False)])
+@pytest.mark.parametrize(("version", "newer"), [(3, True), (0, False), (None, False), ("1", False)])
 def test_a_store_of_another_version_is_refused(filled: World, version: Any, newer: bool) -> None:
     manifest = filled.store / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"version": version}))
     before = files(filled.store)
-    words = f"has version {version}, this sdi reads version 1{'; it was written by a newer one' if newer else ''}$"
+    more = "; it was written by a newer one" if newer else ""
+    words = f"has version {version!r}, this sdi reads versions 1 and 2{more}$"
     for use in (lambda: Store(filled.store), lambda: filled.attribute(store=filled.store)):
         with pytest.raises(StoreError, match=words):
             use()

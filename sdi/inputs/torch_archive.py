@@ -1,0 +1,96 @@
+"""torch_archive: whether the zip members of a torch file hold all that its tensors say they hold.
+
+`torch.load` takes a storage's size from the pickle and its bytes from where the member begins, mapped or not: a member
+that is compressed is mapped as it stands, one that is too short is read beyond its end. So both are looked at here.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ELEMENT_BYTES = {  # of torch's typed storages; other types are saved as UntypedStorage
+    1: ("Untyped", "Byte", "Char", "Bool", "QInt8", "QUInt8", "QUInt4x2", "QUInt2x4"),
+    2: ("Short", "Half", "BFloat16"),
+    4: ("Int", "Float", "QInt32"),
+    8: ("Long", "Double", "ComplexFloat"),
+    16: ("ComplexDouble",),
+}
+
+
+def is_mappable(path: Path) -> bool:
+    """Whether the file is a zip whose members stand in it as they are, neither compressed nor encrypted."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as file:
+        return all(
+            m.compress_type == zipfile.ZIP_STORED and m.file_size == m.compress_size and not m.flag_bits & 1
+            for m in file.infolist()
+        )
+
+
+def check_storages(path: Path) -> None:
+    """Refuse a zip with a member twice, or with one that is shorter than the storage that it is for."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as file:
+        twice = [name for name, times in Counter(file.namelist()).items() if times > 1]
+        if twice:
+            raise ValueError(f"it has two members {twice[0]!r}")
+        sizes = {member.filename: member.file_size for member in file.infolist()}
+        for name in [name for name in sizes if name.count("/") == 1 and name.endswith("/data.pkl")]:
+            with file.open(name) as content:
+                needed = _storage_bytes(content)
+            for key, most in needed.items():
+                member = f"{name.removesuffix('.pkl')}/{key}"
+                if sizes.get(member, -1) < most:
+                    raise ValueError(f"{member} holds {sizes.get(member, 0)} bytes, its tensors need {most}")
+
+
+def _storage_bytes(file: Any) -> dict[str, int]:
+    """The bytes that a torch pickle says each storage has. Nothing that the pickle names is looked up or called."""
+    scan = _Scan(file)
+    scan.load()
+    return scan.needed
+
+
+class _Inert:
+    """Stands for whatever a pickle names: takes everything, does nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __setstate__(self, state: Any) -> None: ...
+
+    def __setitem__(self, key: Any, value: Any) -> None: ...
+
+    def append(self, value: Any) -> None: ...
+
+    def extend(self, values: Any) -> None: ...
+
+    def add(self, value: Any) -> None: ...
+
+
+class _Scan(pickle.Unpickler):
+    def __init__(self, file: Any) -> None:
+        super().__init__(file)
+        self.needed: dict[str, int] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        return type(name, (_Inert,), {})
+
+    def persistent_load(self, pid: Any) -> Any:
+        _, kind, key, _, numbers = pid
+        self.needed[str(key)] = max(self.needed.get(str(key), 0), int(numbers) * _element_bytes(kind.__name__))
+        return _Inert()
+
+
+def _element_bytes(storage: str) -> int:
+    """Of a storage's class by its name: FloatStorage, 4; UntypedStorage counts bytes."""
+    kind = storage.removesuffix("Storage")
+    size = next((size for size, kinds in ELEMENT_BYTES.items() if kind in kinds), None)
+    if size is None:
+        raise ValueError(f"a storage must be one of {ELEMENT_BYTES}, got {storage!r}")
+    return size

@@ -1,0 +1,81 @@
+"""How a result stands on disk: one safetensors file of arrays, whose metadata hold their labels and a seal of it all.
+
+Version 1 had no seal: such a file is read as it is, as long as its labels make sense.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from sdi.result.labelled import Labelled
+from sdi.seal import HOLE, is_whole, sealed
+
+VERSION, UNSEALED = 2, 1
+KEYS = {"version", "mode", "labels", "info"}
+
+
+def result_bytes(mode: str, arrays: Mapping[str, Labelled], info: Mapping[str, Any]) -> bytes:
+    """The whole file."""
+    labels = {n: {"dims": a.dims, "coords": {d: list(a.coords[d]) for d in a.dims}} for n, a in arrays.items()}
+    meta = {"sha256": HOLE, "version": VERSION, "mode": mode, "labels": labels, "info": dict(info)}
+    tensors = {n: np.ascontiguousarray(a.values) for n, a in arrays.items()}
+    return sealed(save(tensors, metadata={"sdi": json.dumps(meta)}))
+
+
+def read_result(path: Path) -> tuple[str, dict[str, Labelled], dict[str, Any]]:
+    """The mode, the labelled arrays and the info of a file; refused if it is something else, or was altered."""
+    try:
+        with safe_open(path, framework="np") as file:
+            meta = json.loads((file.metadata() or {}).get("sdi", "{}"))
+            _check(path, meta)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except _Refused as error:
+        raise ValueError(str(error)) from None
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a result of sdi: {error}") from None
+    try:
+        labels = meta["labels"]
+        if set(labels) != set(arrays) or not isinstance(meta["info"], dict):
+            raise ValueError("other labels than arrays")
+        made = {name: _labelled(arrays[name], labels[name]) for name in labels}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ValueError(f"{path} is not a result of sdi: its labels were altered") from None
+    return str(meta["mode"]), made, meta["info"]
+
+
+class _Refused(Exception):
+    pass
+
+
+def _check(path: Path, meta: Any) -> None:
+    if not isinstance(meta, dict) or not meta:
+        raise _Refused(f"{path} is not a result of sdi: it is a safetensors file of something else")
+    version = meta.get("version")
+    if type(version) is not int or version not in (UNSEALED, VERSION):
+        raise _Refused(f"{path} has version {version!r}, this sdi reads versions {UNSEALED} and {VERSION} of a result")
+    if set(meta) != (KEYS if version == UNSEALED else KEYS | {"sha256"}):
+        raise _Refused(f"{path} is not a result of sdi: its labels were altered")
+    if version == VERSION:
+        with path.open("rb") as file:
+            head = file.read(8)
+            head += file.read(int.from_bytes(head, "little"))
+            if not is_whole(head, meta["sha256"], _blocks(file)):
+                raise _Refused(f"{path} was altered after it was written: its content is not what its sha256 says")
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    while block := file.read(1 << 22):
+        yield block
+
+
+def _labelled(values: np.ndarray, label: Mapping[str, Any]) -> Labelled:
+    if values.dtype.kind not in "fiu":
+        raise ValueError(f"scores are numbers, got {values.dtype}")
+    return Labelled(values, tuple(label["dims"]), {d: tuple(c) for d, c in label["coords"].items()})
