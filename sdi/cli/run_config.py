@@ -82,7 +82,8 @@ def find_tops(
     if not _can_stream(the):
         return _from_result(the.config.result, queries, k, steps, by)
     store, train = _open(the, queries)
-    return sdi.stream_top(store, the.points, queries, k, steps, by, train=train), None
+    bars = the.config.settings.stderr
+    return sdi.stream_top(store, the.points, queries, k, steps, by, train=train, stderr=bars), None
 
 
 def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
@@ -102,7 +103,7 @@ def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
     if not train:
         (top,) = sdi.stream_top(store, the.points, [query], 1, by="absolute", train=ids)
         train = [row.train for row in top]
-    return sdi.parts(store, the.points, query, list(dict.fromkeys(train)))
+    return sdi.parts(store, the.points, query, list(dict.fromkeys(train)), the.config.settings.stderr)
 
 
 def _read_run(source: Path, instead: str) -> Run:

@@ -20,11 +20,12 @@ Family = Literal["table", "polynomial"]
 Dtype = Literal["float32", "float16", "float64"]
 Audit = Literal["first", "every", "off"]
 Memory = Literal["auto", "hooks", "recompute"]
+Bars = Literal["auto", "bound", "estimated"]
 Widths = int | Mapping[str, int] | None  # one for all parameters, one for each, or none: gradients stay whole
 SketchSpec = str | type | Mapping[str, str | type]
 
 MODES, BACKEND_NAMES, FAMILIES = get_args(Mode), get_args(BackendName), get_args(Family)
-DTYPES, AUDITS, MEMORIES = get_args(Dtype), get_args(Audit), get_args(Memory)
+DTYPES, AUDITS, MEMORIES, BARS = get_args(Dtype), get_args(Audit), get_args(Memory), get_args(Bars)
 CHOICES: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "backend": BACKEND_NAMES,
@@ -32,6 +33,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": DTYPES,
     "audit": AUDITS,
     "memory": MEMORIES,
+    "stderr": BARS,
 }
 
 
@@ -50,6 +52,8 @@ class Settings:
     backend: "fast"; "exact", without sketches or error, and without a store; "reference", dense NumPy for
         `sdi.reference` models.
     dtype: of the numbers in the store: "float32", "float16" or "float64".
+    stderr: of scores: "bound", the worst case of the sketch; "estimated", from the sketched numbers themselves, half as
+        wide; "auto", estimated, and for a store that was begun before there was a choice, the bound.
     repeats: average over so many independent sketches and measure the error from their spread.
     shard: examples in a file of the store: what a killed run may lose.
     audit: "first" checks the first batch of each side against autograd and some of its examples alone, and of later
@@ -68,6 +72,7 @@ class Settings:
     mode: Mode = "query"
     backend: BackendName = "fast"
     dtype: Dtype = "float32"
+    stderr: Bars = "auto"
     repeats: int = 1
     shard: int = 256
     audit: Audit = "first"
@@ -130,6 +135,7 @@ class SettingsArguments(TypedDict, total=False):
     mode: Mode
     backend: BackendName
     dtype: Dtype
+    stderr: Bars
     repeats: int
     shard: int
     audit: Audit

@@ -30,7 +30,7 @@ from sdi.sketch.load import sketch_text
 from sdi.store.store import Store
 from sdi.version import __version__
 
-RECORDED = ("m", "spread", "seed", "family", "sketch", "repeats", "mode", "backend")  # in a result, for its reader
+RECORDED = ("m", "spread", "seed", "family", "sketch", "repeats", "mode", "backend", "stderr")  # in a result
 
 
 @takes_settings
@@ -88,7 +88,8 @@ def attribute(
         folder = Path(scratch) if store is None else expand(store)
         stores = make_stores(folder, job, points, sides)
         ids = fill(stores, job, points, sides)
-        results = [score(one, points, ids["train"], ids["query"], settings.mode, info) for one in stores]
+        names = (ids["train"], ids["query"], settings.mode, info, settings.stderr)
+        results = [score(one, points, *names) for one in stores]
     return results[0] if settings.repeats == 1 else average(results)
 
 

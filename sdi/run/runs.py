@@ -169,7 +169,8 @@ def score(the: Run) -> Result:
     for store in stores:
         check_filled(store, the.points, ids)
     info = run_info(the.points, c.settings)
-    results = [score_store(store, the.points, ids["train"], ids["query"], c.settings.mode, info) for store in stores]
+    names = (ids["train"], ids["query"], c.settings.mode, info, c.settings.stderr)
+    results = [score_store(store, the.points, *names) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))
 
 

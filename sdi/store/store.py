@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import save
 
+from sdi.arguments import one_of
 from sdi.errors import SketchMismatch, StoreError, nearest
 from sdi.files import PART, expand, map_safetensors, sha256, write_whole
-from sdi.inputs.settings import DTYPES
+from sdi.inputs.settings import BARS, DTYPES
 from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
 from sdi.store.lock import locked
@@ -38,6 +39,7 @@ from sdi.store.shard_format import decoded, encoded
 from sdi.version import __version__
 
 VERSION = 1
+NOT_COMPARED = {"sdi": None, "stderr": None}
 LABELS = ("ids", "contents", "tau")
 WHOLE = ("run.toml", "manifest.json", "result.safetensors")
 PARTS = tuple(name + PART for name in WHOLE)
@@ -72,9 +74,15 @@ class Store:
     def create(cls, path: str | Path, sketch: SketchMap, config: Mapping[str, Any]) -> Store:
         """Open a store for writing. An old one must have been made with the same sketch and config."""
         made = {"sketch": json.loads(sketch.to_json()), "config": json.loads(json.dumps(config))}
-        store = cls(path, {"version": VERSION, "sdi": __version__, **made}, sketch)
+        store = cls(path, {"version": VERSION, "sdi": __version__, "stderr": "estimated", **made}, sketch)
         store._refuse_if_other()
         return store
+
+    def bars(self, stderr: str = "auto") -> str:
+        """How standard errors are made: as asked, or as it was when the store was begun."""
+        one_of("stderr", stderr, BARS)
+        manifest = _read_manifest(self.path) if self._manifest.is_file() else self.manifest
+        return manifest.get("stderr", "bound") if stderr == "auto" else stderr
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -172,7 +180,7 @@ class Store:
         """What is at the path must be this store, or nothing."""
         if self._manifest.is_file():
             old = _read_manifest(self.path)
-            different = list(differences({**old, "sdi": None}, {**self.manifest, "sdi": None}))
+            different = list(differences({**old, **NOT_COMPARED}, {**self.manifest, **NOT_COMPARED}))
             if different:
                 lines = "\n  ".join(different)
                 raise StoreError(
