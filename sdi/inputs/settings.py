@@ -44,6 +44,7 @@ class Settings:
     m: numbers kept for each parameter tensor; a mapping gives one for each (`sdi.spread`); None keeps gradients whole,
         without error.
     spread: give parameters with large gradients more of the bytes of m, and others less, by a look at a few examples.
+        By default, where m is one width of the default sketch and train can be read twice; but a store stays as it was.
     seed: of the sketches.
     family: their randomness: "table", fully random; "polynomial", exactly as independent as the theorems ask.
     sketch: what gradients are sketched with: a shipped name, an import path, a class, or a mapping from patterns of
@@ -65,7 +66,7 @@ class Settings:
     """
 
     m: Widths = 2048
-    spread: bool = False
+    spread: bool | None = None
     seed: int = 0
     family: Family = "table"
     sketch: SketchSpec = "tensor"
@@ -100,7 +101,7 @@ class Settings:
                 "sketch must be a name, an import path, a class, or a mapping from patterns of parameter names to "
                 f"these, got {self.sketch!r}"
             )
-        if not isinstance(self.spread, bool):
+        if not isinstance(self.spread, bool | None):
             raise TypeError(f"spread must be true or false, got {self.spread!r}")
         if self.spread and (isinstance(self.m, Mapping) or self.m is None):
             raise ValueError(f"m must be one width where spread divides its bytes, got {self.m!r}")
@@ -128,7 +129,7 @@ class SettingsArguments(TypedDict, total=False):
     """The fields of `Settings` as keywords."""
 
     m: Widths
-    spread: bool
+    spread: bool | None
     seed: int
     family: Family
     sketch: SketchSpec

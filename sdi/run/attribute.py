@@ -24,7 +24,7 @@ from sdi.result.score_store import score
 from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
 from sdi.run.fill import Job, Progress, Side, fill
 from sdi.run.score_exactly import score_exactly
-from sdi.run.spread_pilot import run_widths
+from sdi.run.spread_pilot import run_widths, settled
 from sdi.scores.standard_error import Z95
 from sdi.sketch.load import sketch_text
 from sdi.store.store import Store
@@ -73,6 +73,7 @@ def attribute(
                 f"and {settings.repeats} repeats, got a {type(loader).__name__}, which is used up after one; write "
                 "list(...)"
             )
+    settings = settled(settings, None if store is None else expand(store), train)
     info = run_info(points, settings, frozen_note(model, loop))
     sides = {"train": Side("train", train), "query": Side("query", query)}
     if settings.backend == "exact":
