@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from sdi.sketch import bounds
-from sdi.sketch.estimate_variance import half_bound
+from sdi.sketch.estimate_variance import Pairs, half_bound
 
 from ..machinery.statement import Verdict, statement
 from ..variants.kronecker import kronecker_variance
 
 Array = np.ndarray
-Bound = Callable[[float, Array, Array], Any]
+Bound = Callable[[float, Pairs], Any]
 
 
 def pairs(thorough: bool) -> Iterator[tuple[Array, Array]]:
@@ -64,23 +64,23 @@ def _cases(claim: Bound, thorough: bool) -> Iterator[tuple[Any, str]]:
     for X, Y in pairs(thorough):
         x, y = (side.reshape(1, -1).astype(np.float64) for side in (X, Y))
         for name, factor, variance in variances(X, Y):
-            bound = float(claim(factor, x, y)[0, 0])
+            bound = float(claim(factor, Pairs.of(x, y))[0, 0])
             close = bound * (1 + 1e-12) + 1e-12
             yield variance <= close, f"{name}: variance {variance:g} above {bound:g} for {X.tolist()}, {Y.tolist()}"
             norms = float((x @ x.T * (y @ y.T))[0, 0])
             yield bound <= factor * norms * (1 + 1e-12), f"{name}: {bound:g} above the bound {factor * norms:g}"
 
 
-def _a_third(factor: float, a: Array, b: Array) -> Array:
-    return half_bound(factor, a, b) * 2 / 3
+def _a_third(factor: float, of: Pairs) -> Array:
+    return half_bound(factor, of) * 2 / 3
 
 
-def _without_product(factor: float, a: Array, b: Array) -> Array:
-    return half_bound(factor, a, b) - factor / 2 * np.square(a @ b.T)
+def _without_product(factor: float, of: Pairs) -> Array:
+    return np.asarray(factor / 2 * of.norms)
 
 
-def _whole_product(factor: float, a: Array, b: Array) -> Array:
-    return factor * np.square(a @ b.T)
+def _whole_product(factor: float, of: Pairs) -> Array:
+    return np.asarray(factor * np.square(of.products))
 
 
 @statement(

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from sdi.sketch import bounds
-from sdi.sketch.estimate_variance import over_entries, over_frequencies, over_grid
+from sdi.sketch.estimate_variance import Pairs, over_entries, over_frequencies, over_grid
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 from sdi.sketch.shipped.hadamard import HadamardSketch, padded
 from sdi.sketch.shipped.kronecker import KroneckerSketch
@@ -51,22 +51,22 @@ def _over_hashes(claim: Callable[..., Array], thorough: bool) -> Iterator[Case]:
     second = np.array([[bounds.tensor_sketch_terms(x, y)[1] for y in X] for x in X])
     for m in (5, 6, 7, 8) if thorough else (5, 6):
         draws = [TensorSketch(r, c).apply(X) for r, c in product(every_count_sketch(2, m), repeat=2)]
-        mean = np.mean([claim(a, a) for a in draws], axis=0)
+        mean = np.mean([claim(Pairs.of(a, a)) for a in draws], axis=0)
         yield _near(mean, second / m), f"m={m}: the mean over all hashes is {mean[0, 0]:g}, not {second[0, 0] / m:g}"
 
 
-def _buckets(a: Array, b: Array) -> Array:
-    return over_entries(a, b, 10**12)
+def _buckets(pairs: Pairs) -> Array:
+    return over_entries(pairs, 10**12)
 
 
-def _count_in_place_of_count_less_one(a: Array, b: Array) -> Array:
-    count = (a.shape[1] - 1) // 2
-    return over_frequencies(a, b) * (count - 1) / count
+def _count_in_place_of_count_less_one(pairs: Pairs) -> Array:
+    count = (pairs.a.shape[1] - 1) // 2
+    return over_frequencies(pairs) * (count - 1) / count
 
 
-def _all_frequencies(a: Array, b: Array) -> Array:
-    A, B = np.fft.rfft(a), np.fft.rfft(b)
-    return np.asarray(np.einsum("nw,qw->nqw", A, B.conj()).real.var(axis=-1, ddof=1) * 2 / a.shape[1])
+def _all_frequencies(pairs: Pairs) -> Array:
+    A, B = np.fft.rfft(pairs.a), np.fft.rfft(pairs.b)
+    return np.asarray(np.einsum("nw,qw->nqw", A, B.conj()).real.var(axis=-1, ddof=1) * 2 / pairs.a.shape[1])
 
 
 @statement(
@@ -109,11 +109,11 @@ def _entries(claim: Callable[..., Array], thorough: bool) -> Iterator[Case]:
 
 
 def _sampled(claim: Callable[..., Array], out_of: int, sketch: Any, a: Array) -> Array:
-    return claim(a, a, out_of)
+    return claim(Pairs.of(a, a), out_of)
 
 
 def _tabled(claim: Callable[..., Array], sketch: KroneckerSketch, a: Array) -> Array:
-    return claim(a, a, sketch.k, (sketch.left is not None, sketch.right is not None))
+    return claim(Pairs.of(a, a), sketch.k, (sketch.left is not None, sketch.right is not None))
 
 
 @statement(
@@ -122,8 +122,10 @@ def _tabled(claim: Callable[..., Array], sketch: KroneckerSketch, a: Array) -> A
     method="float64",
     claim=over_entries,
     mutants={
-        "with replacement": lambda a, b, N: over_entries(a, b, 10**12),
-        "over the count, not one less": lambda a, b, N: over_entries(a, b, N) * (a.shape[1] - 1) / a.shape[1],
+        "with replacement": lambda pairs, N: over_entries(pairs, 10**12),
+        "over the count, not one less": lambda pairs, N: (
+            over_entries(pairs, N) * (pairs.a.shape[1] - 1) / pairs.a.shape[1]
+        ),
     },
 )
 def entries_show_the_variance(claim: Callable[..., Array], thorough: bool) -> Verdict:
@@ -149,12 +151,12 @@ def _grid(claim: Callable[..., Array], thorough: bool) -> Iterator[Case]:
         yield (mean <= 2 * variance + 1e-9).all(), said
 
 
-def _rows_only(a: Array, b: Array, k: tuple[int, int], drawn: tuple[bool, bool]) -> Array:
-    return over_grid(a, b, k, (drawn[0], drawn[1] and not drawn[0]))
+def _rows_only(pairs: Pairs, k: tuple[int, int], drawn: tuple[bool, bool]) -> Array:
+    return over_grid(pairs, k, (drawn[0], drawn[1] and not drawn[0]))
 
 
-def _as_if_independent(a: Array, b: Array, k: tuple[int, int], drawn: tuple[bool, bool]) -> Array:
-    return over_entries(a, b, 10**12)
+def _as_if_independent(pairs: Pairs, k: tuple[int, int], drawn: tuple[bool, bool]) -> Array:
+    return over_entries(pairs, 10**12)
 
 
 @statement(

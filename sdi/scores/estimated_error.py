@@ -17,21 +17,22 @@ from jaxtyping import Float
 
 from sdi.sketch.as_json import is_own
 from sdi.sketch.bounds import worst_case
+from sdi.sketch.estimate_variance import Pairs
 from sdi.sketch.protocol import Sketch
 from sdi.sketch.sketch_map import SketchMap
 
 Array = np.ndarray
 MARGIN = 1.1
 WIDEST = 0.75  # the largest r that is undone; what lies beyond is said in a result's notes
-CHUNK_BYTES = 1 << 25  # of one array of pairs
+CHUNK_BYTES = 1 << 25  # of one array of pairs, or of features
 
 
 def estimated_variance(
     sketch: SketchMap, train: Float[Array, "n ... D"], query: Float[Array, "q ... D"], eta: Float[Array, "P"]
 ) -> Float[Array, "n ... q ..."]:
     """Of the scores of one checkpoint, from sketched features."""
-    x, y = (side.reshape(-1, side.shape[-1]).astype(np.float64) for side in (train, query))
-    rows = max(1, CHUNK_BYTES // (8 * max(len(y), 1)))
+    x, y = (side.reshape(-1, side.shape[-1]) for side in (train, query))
+    rows = max(1, CHUNK_BYTES // (8 * max(len(y), x.shape[1])))
     parts = [_of_rows(sketch, x[i : i + rows], y, eta) for i in range(0, max(len(x), 1), rows)]
     return np.concatenate(parts).reshape(*train.shape[:-1], *query.shape[:-1])
 
@@ -42,17 +43,22 @@ def _of_rows(
     variance, score, norms = (np.zeros((len(x), len(y))) for _ in range(3))
     for block, weight in zip(sketch.blocks, eta, strict=True):
         if weight:
-            a, b = x[:, block.start : block.stop], y[:, block.start : block.stop]
-            variance += weight**2 * estimate_of(sketch.sketches[block.name], a, b)
-            score += weight * (a @ b.T)
-            norms += weight * np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1))
+            (a, a_size), (b, b_size) = (_unit(side[:, block.start : block.stop]) for side in (x, y))
+            pairs, size = Pairs.of(a, b), weight * np.outer(a_size, b_size)
+            variance += np.square(size) * estimate_of(sketch.sketches[block.name], pairs)
+            score += size * pairs.products
+            norms += size
     r = np.divide(np.sqrt(variance) * np.abs(score), np.square(norms), out=np.zeros_like(norms), where=norms > 0)
     return variance * np.square(MARGIN / (1 - np.minimum(r, WIDEST)))
 
 
-def estimate_of(sketch: Sketch, a: Float[Array, "n m"], b: Float[Array, "q m"]) -> Float[Array, "n q"]:
+def _unit(x: Float[Array, "n m"]) -> tuple[Float[Array, "n m"], Float[Array, "n"]]:
+    """Rows of length one, in their dtype, whose fourth powers neither overflow nor vanish; and their lengths."""
+    size = np.sqrt(np.square(x, dtype=np.float64).sum(axis=1))
+    return (x / np.where(size > 0, size, 1.0)[:, None]).astype(x.dtype), size
+
+
+def estimate_of(sketch: Sketch, pairs: Pairs) -> Float[Array, "n q"]:
     """One parameter's; of a user's sketch, which a store does not hold as a class, the bound that it claims."""
     own = getattr(sketch, "variance_estimate", None) if is_own(sketch) else None
-    if own is not None:
-        return np.asarray(own(a, b))
-    return worst_case(sketch) * np.outer(np.square(a).sum(axis=1), np.square(b).sum(axis=1))
+    return np.asarray(worst_case(sketch) * pairs.norms if own is None else own(pairs))

@@ -21,6 +21,7 @@ from sdi import Features, SketchMap, Store
 from sdi.inputs.checkpoints import find_checkpoints
 from sdi.scores.estimated_error import MARGIN, WIDEST, estimate_of, estimated_variance
 from sdi.scores.standard_error import Z95, doubts
+from sdi.sketch.estimate_variance import Pairs
 
 __all__ = ["world"]
 SEEDS = range(2000, 2150)
@@ -123,7 +124,7 @@ def test_an_estimate_is_that_of_every_sketch_widened_by_its_definition() -> None
         variance = score = norms = 0.0
         for block, weight in zip(sketch.blocks, eta, strict=True):
             a, b = x[i, block.start : block.stop], y[j, t, block.start : block.stop]
-            variance += weight**2 * float(estimate_of(sketch.sketches[block.name], a[None], b[None])[0, 0])
+            variance += weight**2 * float(estimate_of(sketch.sketches[block.name], Pairs.of(a[None], b[None]))[0, 0])
             score += weight * float(a @ b)
             norms += weight * float(np.linalg.norm(a) * np.linalg.norm(b))
         r = np.sqrt(variance) * abs(score) / norms**2
@@ -136,7 +137,7 @@ def test_every_estimate_lies_between_a_quarter_of_the_bound_and_the_bound(sketch
     rng = np.random.default_rng(1)
     a, b = rng.normal(size=(5, drawn.size)), rng.normal(size=(5, drawn.size))
     a[0], b[1] = b[0], 0.0
-    found = estimate_of(drawn, a, b)
+    found = estimate_of(drawn, Pairs.of(a, b))
     bound = drawn.variance_factor() * np.outer(np.square(a).sum(1), np.square(b).sum(1))
     assert (found <= bound * (1 + 1e-12)).all()
     assert (found >= bound * (1 - 1e-12) / 4).all()
@@ -148,10 +149,20 @@ def test_pairs_are_taken_in_chunks_of_rows(monkeypatch: pytest.MonkeyPatch) -> N
     sketch = SketchMap.draw({"w": (12, 12)}, 32)
     x, y = np.random.default_rng(0).normal(size=(2, 7, sketch.size))
     whole = estimated_variance(sketch, x, y, np.ones(1))
-    monkeypatch.setattr("sdi.scores.estimated_error.CHUNK_BYTES", 2 * 8 * 7)
+    monkeypatch.setattr("sdi.scores.estimated_error.CHUNK_BYTES", 2 * 8 * 32)
     with counting(sdi.scores.estimated_error, "_of_rows", lambda sketch, rows, *rest: len(rows)) as rows:
         assert_close(estimated_variance(sketch, x, y, np.ones(1)), whole)
     assert rows == [2, 2, 2, 1]
+
+
+def test_numbers_of_any_size_keep_their_error_in_float32() -> None:
+    """Fourth powers of numbers around 1e-20 or 1e15 do not fit into float32."""
+    sketch = SketchMap.draw({"w": (12, 12)}, 32)
+    x, y = np.random.default_rng(0).normal(size=(2, 7, sketch.size))
+    wanted = estimated_variance(sketch, x, y, np.ones(1))
+    for size in (1e-20, 1e15):
+        found = estimated_variance(sketch, *((size * side).astype(np.float32) for side in (x, y)), np.ones(1))
+        np.testing.assert_allclose(found / size**4, wanted, rtol=1e-4)
 
 
 class Own(sdi.sketch.shipped.count_and_tensor.CountSketch):
@@ -161,7 +172,7 @@ class Own(sdi.sketch.shipped.count_and_tensor.CountSketch):
 def test_a_users_sketch_has_the_bound_that_it_claims_from_a_store_as_well(world: World) -> None:
     own = Own.draw((9,), 4)
     a, b = np.ones((2, 4)), np.ones((3, 4))
-    np.testing.assert_array_equal(estimate_of(own, a, b), np.full((2, 3), own.variance_factor() * 16))
+    np.testing.assert_array_equal(estimate_of(own, Pairs.of(a, b)), np.full((2, 3), own.variance_factor() * 16))
 
 
 @pytest.mark.parametrize("mode", ["query", "train", "matrix", "tracin"])
