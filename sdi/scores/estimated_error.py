@@ -5,9 +5,9 @@ of itself has a standard error that is too small by as much: the miss of an inte
 than 5%. With r the standard error over the norms |g| |phi|, times the cosine of g and phi, a factor 1 / (1 - r) undoes
 it. `MARGIN` is for the rest: that the estimate itself is uncertain.
 
-Measured on small looped models, over 300 sketches, in cells of model, sketch, m (64, 256, 1024), self or cross pairs,
-steps or totals: the bound covers from 83% to 100%, at 2 times the true deviation for cross pairs; this from 94%
-(kronecker at m = 256; 96% for all others), at 1.1 to 1.4 times for cross pairs of the default sketch.
+Measured (docs/results/error_bars), in cells of model, sketch, m from 64 to 1024, self or cross pairs, steps or totals:
+the bound covers from 83% to 100%, at 2 times the true deviation for cross pairs of the default sketch; this from 94%
+(kronecker at m = 256; from 96% otherwise), at 1.1 to 1.4 times.
 """
 
 from __future__ import annotations
