@@ -44,6 +44,8 @@ ORDER = (
     "error_bars.concatenation",
     "error_bars.checkpoints",
     "error_bars.standard_error",
+    "error_bars.half_bound",
+    "error_bars.sample_variance",
     "variants.gaussian",
     "variants.rademacher",
     "variants.sparse",

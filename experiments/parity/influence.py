@@ -34,7 +34,8 @@ def influence(
     said = labels_of(settings, queries) if trained_on else parity_of(queries)
     loaders = {"train": make_loader(train, labels_of(settings, train)), "query": make_loader(queries, said)}
     common: Any = {
-        "loss": loss, "loop": settings.model_config().loop(), "m": settings.m, "store": store, "progress": tell,
+        "loss": loss, "loop": settings.model_config().loop(), "m": settings.m, "spread": False,
+        "store": store, "progress": tell,
         "shard": 64,  # with 42 steps, an example that waits to be written weighs 1.5 MB
     }  # fmt: skip
     for point in checkpoints:  # `attribute` audits the first batch of a run: so every checkpoint has a run of its own

@@ -58,13 +58,13 @@ def _half(*arguments: Any) -> Array:
     return standard_error(*arguments) / 2
 
 
-def _unweighted(sketch: SketchMap, train: Any, query: Any, eta: Array) -> Array:
-    return standard_error(sketch, train, query, np.ones_like(eta))
+def _unweighted(sketch: SketchMap, train: Any, query: Any, eta: Array, bars: str) -> Array:
+    return standard_error(sketch, train, query, np.ones_like(eta), bars)
 
 
-def _deviations_add(sketch: SketchMap, train: Any, query: Any, eta: Array) -> Array:
+def _deviations_add(sketch: SketchMap, train: Any, query: Any, eta: Array, bars: str) -> Array:
     parts = [eta * (np.arange(len(eta)) == k) for k in range(len(eta))]
-    return np.sum([standard_error(sketch, train, query, part) for part in parts], axis=0)
+    return np.sum([standard_error(sketch, train, query, part, bars) for part in parts], axis=0)
 
 
 def _cases(score: Score, thorough: bool) -> Iterator[tuple[Any, str]]:

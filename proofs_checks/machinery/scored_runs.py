@@ -41,6 +41,9 @@ class Run:
         found = self.features[checkpoint, side]
         return found if self.mode in (side, "matrix") else _summed(found)
 
+    def bars(self, stderr: str) -> str:
+        return "bound" if stderr == "auto" else stderr
+
     def ids(self, side: str) -> tuple[str, ...]:
         return self.features[self.checkpoints[0].key, side].ids
 

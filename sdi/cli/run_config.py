@@ -83,7 +83,7 @@ def find_tops(
     found = _find_run(source, queries)
     if found.store is None:
         return _from_result(found.find_result(), queries, k, steps, by)
-    return sdi.stream_top(found.store, found.points, queries, k, steps, by, train=found.train), None
+    return sdi.stream_top(found.store, found.points, queries, k, steps, by, train=found.train, stderr=found.stderr), None
 
 
 def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
@@ -101,7 +101,7 @@ def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
     if not train:
         (top,) = sdi.stream_top(found.store, found.points, [query], 1, by="absolute", train=found.train)
         train = [row.train for row in top]
-    return sdi.parts(found.store, found.points, query, list(dict.fromkeys(train)))
+    return sdi.parts(found.store, found.points, query, list(dict.fromkeys(train)), found.stderr)
 
 
 class _Found(NamedTuple):
@@ -114,6 +114,7 @@ class _Found(NamedTuple):
     find_result: Callable[[], Path]
     store: Store | None
     train: tuple[str, ...]
+    stderr: str  # as the config says; "auto" is as the store was begun
 
 
 def _find_run(source: Path, queries: Sequence[str]) -> _Found:
@@ -122,17 +123,18 @@ def _find_run(source: Path, queries: Sequence[str]) -> _Found:
         record = read_record(source)
         kind = (record.backend, record.repeats, record.mode)
         store = record.open_store() if _can_stream(*kind) else None
-        points, result, ids = record.checkpoints, record.find_result, record.ids
+        points, result, ids, bars = record.checkpoints, record.find_result, record.ids, "auto"
     else:
         the = Run.read(source)
         c = the.config.settings
         kind = (c.backend, c.repeats, c.mode)
         store = open_stores(the)[0] if _can_stream(*kind) else None
         points, result, ids = tuple(the.points), lambda: the.config.result, the.ids() if store else {"train": ()}
+        bars = c.stderr
     if store is not None:
         asked = [query for query in queries if query in ids["query"]]
         check_filled(store, points, {"train": ids["train"], "query": asked})
-    return _Found(*kind, points, result, store, ids["train"])
+    return _Found(*kind, points, result, store, ids["train"], bars)
 
 
 def _can_stream(backend: str, repeats: int, mode: str) -> bool:

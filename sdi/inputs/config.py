@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -108,7 +109,7 @@ def _resolve(values: dict[str, Any], path: Path) -> Config:
         raise ValueError(f"script must be a Python file, got {script}, which does not exist")
     globs = tuple(os.path.join(glob.escape(str(folder)), expand(p)) for p in values.pop("checkpoints"))
     result = folder / expand(values.pop("result")) if "result" in values else store / "result.safetensors"
-    given = {key: values.pop(key) for key in SETTINGS if key in values}
+    given = _begun(store) | {key: values.pop(key) for key in SETTINGS if key in values}
     if given.get("m") == WHOLE:
         given["m"] = None
     try:
@@ -120,6 +121,14 @@ def _resolve(values: dict[str, Any], path: Path) -> Config:
     settings = replace(settings, sketch=_each(settings.sketch, absolute))
     where: dict[str, Any] = {"script": script.resolve(), "store": store.resolve(), "result": result.resolve()}
     return Config(checkpoints=globs, settings=settings, **where, **values)
+
+
+def _begun(store: Path) -> dict[str, Any]:
+    """A run that was begun without spread goes on so where its config does not say: once, that was the default."""
+    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        if tomllib.loads((store / RUN_FILE).read_text(encoding="utf-8")).get("spread") is False:
+            return {"spread": False}
+    return {}
 
 
 def _typed(key: str, value: Any, path: Path) -> Any:

@@ -20,11 +20,12 @@ Family = Literal["table", "polynomial"]
 Dtype = Literal["float32", "float16", "float64"]
 Audit = Literal["first", "every", "off"]
 Memory = Literal["auto", "hooks", "recompute"]
+Bars = Literal["auto", "bound", "estimated"]
 Widths = int | Mapping[str, int] | None  # one for all parameters, one for each, or none: gradients stay whole
 SketchSpec = str | type | Mapping[str, str | type]
 
 MODES, BACKEND_NAMES, FAMILIES = get_args(Mode), get_args(BackendName), get_args(Family)
-DTYPES, AUDITS, MEMORIES = get_args(Dtype), get_args(Audit), get_args(Memory)
+DTYPES, AUDITS, MEMORIES, BARS = get_args(Dtype), get_args(Audit), get_args(Memory), get_args(Bars)
 CHOICES: dict[str, tuple[str, ...]] = {
     "mode": MODES,
     "backend": BACKEND_NAMES,
@@ -32,6 +33,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": DTYPES,
     "audit": AUDITS,
     "memory": MEMORIES,
+    "stderr": BARS,
 }
 
 
@@ -42,6 +44,7 @@ class Settings:
     m: numbers kept for each parameter tensor; a mapping gives one for each (`sdi.spread`); None keeps gradients whole,
         without error.
     spread: give parameters with large gradients more of the bytes of m, and others less, by a look at a few examples.
+        By default, where m is one width of the default sketch and train can be read twice; but a store stays as it was.
     seed: of the sketches.
     family: their randomness: "table", fully random; "polynomial", exactly as independent as the theorems ask.
     sketch: what gradients are sketched with: a shipped name, an import path, a class, or a mapping from patterns of
@@ -50,6 +53,8 @@ class Settings:
     backend: "fast"; "exact", without sketches or error, and without a store; "reference", dense NumPy for
         `sdi.reference` models.
     dtype: of the numbers in the store: "float32", "float16" or "float64".
+    stderr: of scores: "bound", the worst case of the sketch; "estimated", from the sketched numbers themselves, half as
+        wide; "auto", estimated, and for a store that was begun before there was a choice, the bound.
     repeats: average over so many independent sketches and measure the error from their spread.
     shard: examples in a file of the store: what a killed run may lose.
     audit: "first" checks the first batch of each side against autograd and some of its examples alone, and of later
@@ -61,13 +66,14 @@ class Settings:
     """
 
     m: Widths = 2048
-    spread: bool = False
+    spread: bool | None = None
     seed: int = 0
     family: Family = "table"
     sketch: SketchSpec = "tensor"
     mode: Mode = "query"
     backend: BackendName = "fast"
     dtype: Dtype = "float32"
+    stderr: Bars = "auto"
     repeats: int = 1
     shard: int = 256
     audit: Audit = "first"
@@ -95,7 +101,7 @@ class Settings:
                 "sketch must be a name, an import path, a class, or a mapping from patterns of parameter names to "
                 f"these, got {self.sketch!r}"
             )
-        if not isinstance(self.spread, bool):
+        if not isinstance(self.spread, bool | None):
             raise TypeError(f"spread must be true or false, got {self.spread!r}")
         if self.spread and (isinstance(self.m, Mapping) or self.m is None):
             raise ValueError(f"m must be one width where spread divides its bytes, got {self.m!r}")
@@ -123,13 +129,14 @@ class SettingsArguments(TypedDict, total=False):
     """The fields of `Settings` as keywords."""
 
     m: Widths
-    spread: bool
+    spread: bool | None
     seed: int
     family: Family
     sketch: SketchSpec
     mode: Mode
     backend: BackendName
     dtype: Dtype
+    stderr: Bars
     repeats: int
     shard: int
     audit: Audit

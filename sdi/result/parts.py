@@ -43,8 +43,14 @@ class Parts:
         plot_parts(self.sdi, self.query, expand(path), train)
 
 
-def parts(store: Store, checkpoints: Sequence[Checkpoint], query: str, train: Sequence[str]) -> Parts:
-    """Which parameters carry the influence of these training examples on the steps of a query."""
+def parts(
+    store: Store, checkpoints: Sequence[Checkpoint], query: str, train: Sequence[str], stderr: str = "auto"
+) -> Parts:
+    """Which parameters carry the influence of these training examples on the steps of a query.
+
+    stderr: "bound", "estimated", or "auto", as the store was begun.
+    """
+    bars = store.bars(stderr)
     some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")
     some_of("train", train, "ids")
     steps, whole = [], []
@@ -61,7 +67,7 @@ def parts(store: Store, checkpoints: Sequence[Checkpoint], query: str, train: Se
         a = sizes(examples, store.dtype, whole=True)
         for found, summed in ((errors, False), (whole_errors, True)):
             b = sizes(asked, store.dtype, whole=summed)
-            found.append(standard_error_by_parameter(store.sketch, a, b, eta)[:, 0])
+            found.append(standard_error_by_parameter(store.sketch, a, b, eta, bars)[:, 0])
     coords: dict[str, tuple[Any, ...]] = {"train": tuple(train), "parameter": tuple(b.name for b in store.blocks)}
 
     def labelled(arrays: Sequence[Array]) -> Labelled:

@@ -27,9 +27,11 @@ def score(
     query_ids: Sequence[str],
     mode: str,
     info: Mapping[str, Any],
+    stderr: str = "auto",
 ) -> Result:
     """Scores of these examples, weighted by eta and summed over checkpoints, with their standard errors."""
-    by_checkpoint, outside, stderr, total_stderr, taus = [], [], [], [], []
+    bars = store.bars(stderr)
+    by_checkpoint, outside, errors, total_errors, taus = [], [], [], [], []
     for checkpoint in checkpoints:
         train = store.read(checkpoint.key, "train", train_ids)
         query = store.read(checkpoint.key, "query", query_ids)
@@ -49,12 +51,14 @@ def score(
                 main = scores.tracin(train, weighted)
                 outside.append(np.zeros_like(main))
         by_checkpoint.append(main)
-        stderr.append(_stderr(store, train, query, eta, mode))
-        total_stderr.append(_stderr(store, train, query, eta, "tracin"))
+        errors.append(_stderr(store, train, query, eta, mode, bars))
+        total_errors.append(_stderr(store, train, query, eta, "tracin", bars))
         taus.append(train.tau if mode == "train" else query.tau)
-    info = {**info, "notes": [*info.get("notes", []), *doubts(store.sketch)]}
+    info = {**info, "notes": [*info.get("notes", []), *doubts(store.sketch, bars)]}
+    if "settings" in info:
+        info["settings"] = {**info["settings"], "stderr": bars}
     return make_result(
-        checkpoints, train_ids, query_ids, mode, by_checkpoint, outside, stderr, total_stderr, taus, info
+        checkpoints, train_ids, query_ids, mode, by_checkpoint, outside, errors, total_errors, taus, info
     )
 
 
@@ -116,9 +120,9 @@ def weigh(features: Features, eta: Float[Array, "P"]) -> Features:
         ) from None
 
 
-def _stderr(store: Store, train: Features, query: Features, eta: Array, mode: str) -> Array:
+def _stderr(store: Store, train: Features, query: Features, eta: Array, mode: str, bars: str) -> Array:
     a = sizes(train, store.dtype, whole=mode in ("query", "tracin"))
     b = sizes(query, store.dtype, whole=mode in ("train", "tracin"))
-    error = standard_error(store.sketch, a, b, eta)
+    error = standard_error(store.sketch, a, b, eta, bars)
     # (n, tau, q) or (n, tau, q, tau'): training axes first; the query's axis stands second in a result.
     return error.swapaxes(1, 2) if mode in ("train", "matrix") else error

@@ -53,13 +53,15 @@ def stream_top(
     late: float = LATE,
     each_step: bool = False,
     train: Sequence[str] | None = None,
+    stderr: str = "auto",
 ) -> list[Top]:
     """The k best training examples for each query at these steps; what `Result.top` gives, for stores of any size.
 
     each_step: a ranking for every one of the steps, query by query.
     train: the ids to rank; None: all in the store, those of earlier runs among them.
+    stderr: "bound", "estimated", or "auto", as the store was begun.
     """
-    k = check_order(k, by, late)
+    k, bars = check_order(k, by, late), store.bars(stderr)
     some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")
     some_of("queries", queries, "ids")
     if train is not None:
@@ -89,7 +91,7 @@ def stream_top(
 
     best = stream_best(store, checkpoints, columns, keys_of, k + 1, train)  # one more: the last row may be tied with it
     return [
-        _detailed(store, checkpoints, features, weighted, eta, target, ids, half, by, k)
+        _detailed(store, checkpoints, features, weighted, eta, target, ids, half, by, k, bars)
         for target, ids in zip(targets, best, strict=True)
     ]
 
@@ -105,6 +107,7 @@ def _detailed(
     half: Int[Array, "q"],
     by: str,
     k: int,
+    bars: str,
 ) -> Top:
     """Scores, error bars and late shares of the chosen few."""
     j, tau = target.query, features[0].phi.shape[1]
@@ -114,7 +117,7 @@ def _detailed(
         scores += train.g @ target.of(w)
         by_step += train.g @ w.phi[j].T
         a, b = sizes(train, store.dtype, whole=True), sizes(_one(f, j), store.dtype, whole=target.whole)
-        error = standard_error(store.sketch, a, b, e)[:, 0]
+        error = standard_error(store.sketch, a, b, e, bars)[:, 0]
         errors += error if target.whole else error[:, target.first - 1 : target.last].sum(axis=1)
     shares = late_mass(np.abs(by_step), half[j]) if ids else np.zeros(0)
     keys = np.abs(scores) if by != "signed" else scores

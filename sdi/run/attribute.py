@@ -24,13 +24,13 @@ from sdi.result.score_store import score
 from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
 from sdi.run.fill import Job, Progress, Side, fill
 from sdi.run.score_exactly import score_exactly
-from sdi.run.spread_pilot import run_widths
+from sdi.run.spread_pilot import run_widths, settled
 from sdi.scores.standard_error import Z95
 from sdi.sketch.load import sketch_text
 from sdi.store.store import Store
 from sdi.version import __version__
 
-RECORDED = ("m", "spread", "seed", "family", "sketch", "repeats", "mode", "backend")  # in a result, for its reader
+RECORDED = ("m", "spread", "seed", "family", "sketch", "repeats", "mode", "backend", "stderr")  # in a result
 
 
 @takes_settings
@@ -73,6 +73,7 @@ def attribute(
                 f"and {settings.repeats} repeats, got a {type(loader).__name__}, which is used up after one; write "
                 "list(...)"
             )
+    settings = settled(settings, None if store is None else expand(store), train)
     info = run_info(points, settings, frozen_note(model, loop))
     sides = {"train": Side("train", train), "query": Side("query", query)}
     if settings.backend == "exact":
@@ -88,7 +89,8 @@ def attribute(
         folder = Path(scratch) if store is None else expand(store)
         stores = make_stores(folder, job, points, sides)
         ids = fill(stores, job, points, sides)
-        results = [score(one, points, ids["train"], ids["query"], settings.mode, info) for one in stores]
+        names = (ids["train"], ids["query"], settings.mode, info, settings.stderr)
+        results = [score(one, points, *names) for one in stores]
     return results[0] if settings.repeats == 1 else average(results)
 
 

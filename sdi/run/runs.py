@@ -6,7 +6,7 @@ Everything in a run's folder comes from here: the store's own files, `run.toml`,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ from sdi.inputs.batches import read_batches
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.inputs.config import Config, read_config, save_run
 from sdi.inputs.script import Script, load_script
+from sdi.inputs.settings import Settings
 from sdi.result.result import Result
 from sdi.result.score_store import score as score_store
 from sdi.run.attribute import attribute, average, make_stores, run_info, store_config
 from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
 from sdi.run.fill import Job, Progress, Side, fill
 from sdi.run.run_record import save_record
-from sdi.run.spread_pilot import stored_widths
+from sdi.run.spread_pilot import settled, stored_widths
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.manifest import differences
 from sdi.store.store import Store
@@ -91,19 +92,24 @@ class Run:
             for side, loader in self.loaders.items()
         }
 
+    @property
+    def settings(self) -> Settings:
+        """The config's, with `spread` as the store has it, or will have it."""
+        return settled(self.config.settings, self.config.store)
+
     def place(self, seed: int) -> Path:
         """The store of one sketch, where `attribute` puts it."""
         return store_folder(self.config.settings, self.config.store, seed)
 
     def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
         """The sketch of a seed. Where m is spread, with the widths of the store; before there is one, one m for all."""
-        settings = self.config.settings
+        settings = self.settings
         widths = stored_widths(self.place(settings.seed)) if settings.spread else None
         return draw_sketch(settings, shapes, seed, widths)
 
     def made_with(self, model: Any, loss: Any) -> dict[str, Any]:
         """What the store's features are made with, besides the sketch."""
-        return store_config(model, loss, self.config.loop, self.config.settings)
+        return store_config(model, loss, self.config.loop, self.settings)
 
     def watch(self, tell: Tell) -> Tell:
         """Count what is made and what is reused, and write the run's config as soon as there is a store for it."""
@@ -124,7 +130,7 @@ class Run:
     def save(self) -> None:
         """Write the replayable config, once."""
         if not self._saved:
-            save_run(self.config, self.points)
+            save_run(replace(self.config, settings=self.settings), self.points)
             self._saved = True
 
 
@@ -153,7 +159,7 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
     if c.settings.backend == "exact":
         raise ValueError("backend 'exact' keeps no features; use `sdi run`, or another backend")
     verbs = backend_named(c.settings.backend)
-    job = Job(verbs, the.model, the.script.loss, c.loop, c.settings, the.watch(tell))
+    job = Job(verbs, the.model, the.script.loss, c.loop, the.settings, the.watch(tell))
     sides = {name: Side(name, loader) for name, loader in the.loaders.items()}
     stores = make_stores(c.store, job, the.points, sides)
     ids = fill(stores, job, the.points, sides)
@@ -171,8 +177,9 @@ def score(the: Run) -> Result:
     ids = the.ids()
     for store in stores:
         check_filled(store, the.points, ids)
-    info = run_info(the.points, c.settings)
-    results = [score_store(store, the.points, ids["train"], ids["query"], c.settings.mode, info) for store in stores]
+    info = run_info(the.points, the.settings)
+    names = (ids["train"], ids["query"], c.settings.mode, info, c.settings.stderr)
+    results = [score_store(store, the.points, *names) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))
 
 

@@ -1,18 +1,21 @@
 """pilot: the widths of a run that spreads its bytes, from the first examples of its training side.
 
 They are looked at once, before the run's sketch is drawn, with a sketch of their own: scores stay unbiased. A store
-that is there already says what widths it was made with.
+that is there already says what widths it was made with, and whether it was spread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from sdi.inputs.batches import count_examples, name_examples, take_examples
 from sdi.inputs.checkpoints import Checkpoint
+from sdi.inputs.settings import Settings
+from sdi.run.draw_sketches import store_folder
 from sdi.run.fill import Job, Side
 from sdi.run.spread import best_widths, costs
 from sdi.sketch.sketch_map import SketchMap
@@ -20,6 +23,22 @@ from sdi.store.store import Store
 
 EXAMPLES, WIDTH = 8, 256  # at most; what a sketch of this width says of a norm is within some per cent
 SEED = -1  # no run's
+
+
+def settled(settings: Settings, folder: Path | None, train: Iterable[Any] | None = None) -> Settings:
+    """The settings with `spread` decided, where it was left open: as the store in a folder has it, or by the default.
+
+    By default, the bytes of one width of the default sketch are spread, for which the rule is made, with tables, which
+    any width may have; not where train is an iterator, whose first batch would be used up.
+    """
+    if settings.spread is not None:
+        return settings
+    plain = isinstance(settings.m, int) and settings.sketch == "tensor" and settings.family == "table"
+    can = plain and settings.backend != "exact"
+    place = None if folder is None else store_folder(settings, folder, settings.seed)
+    if can and place is not None and (place / "manifest.json").is_file():
+        return replace(settings, spread="spread" in Store(place).manifest["config"])
+    return replace(settings, spread=can and not isinstance(train, Iterator))
 
 
 def run_widths(

@@ -1,8 +1,13 @@
-"""How sure a sketched score is: a standard error for each, from the closed-form bound on its variance.
+"""How sure a sketched score is: a standard error for each, from the bound on its variance or from an estimate of it.
 
 A score is sum_k eta_k sum_p <S g_p, S phi_p> over checkpoints k and parameters p. Sketches of different parameters are
 independent, so within a checkpoint variances add; all checkpoints share one sketch, so between them standard deviations
 do. Norms are those of the sketched parts, whose squares are unbiased for the true ones.
+
+"bound" takes the worst case of every sketch, f |g|^2 |phi|^2: about twice too wide for most pairs, and too narrow for a
+gradient with itself where that is the worst case, or nearly, and f is not small, since norms that are seen too small
+make the score and its error too small at once. "estimated" takes the sketch's own estimate of the variance, and widens
+it for that (`sdi.scores.estimated_error`).
 
 A store of float16 adds its rounding: every number x becomes x + e with |e| <= 2^-11 |x|. As errors that are independent
 of one another, those of phi add sum_i g_i^2 e_i^2 <= 2^-22 |g|^2 |phi|^2 to the variance, and those of g as much; of a
@@ -17,67 +22,93 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from sdi.scores.estimated_error import estimated_variance
 from sdi.sketch.bounds import worst_case
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 
 Array = np.ndarray
 Z95 = 1.959963984540054
+SKEWED = {"bound": 1 / 16, "estimated": 1 / 4}  # the worst cases from which on 95% was measured to cover less
 ROUNDING = {np.dtype(np.float16): 2.0**-11}
 
 
 class Sizes(NamedTuple):
-    """Of each parameter's part of a feature: the square of its norm, and the variance that rounding adds to it."""
+    """Features, and of each parameter's part: the square of its norm, and the variance that rounding adds to it."""
 
+    values: Float[Array, "... D"]
     squares: Float[Array, "... P"]
     rounding: Float[Array, "... P"] | None
 
 
 def sizes(features: Features, dtype: np.dtype, whole: bool) -> Sizes:
     """Of features that were stored as dtype; if whole, of their sum over steps."""
-    squares = block_norms(features.g if whole else features.values, features)
+    values = features.g if whole else features.values
+    squares = block_norms(values, features)
     if dtype not in ROUNDING:
-        return Sizes(squares, None)
+        return Sizes(values, squares, None)
     rounded = block_norms(features.values, features)
     if whole and features.has_steps:
         rounded = rounded.sum(axis=1)
         rounded += 0 if features.outside is None else block_norms(features.outside, features)
-    return Sizes(squares, ROUNDING[dtype] ** 2 * rounded)
+    return Sizes(values, squares, ROUNDING[dtype] ** 2 * rounded)
 
 
-def standard_error(sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]) -> Float[Array, "n ..."]:
-    """Bound on the standard deviation of one checkpoint's scores: train (n, ...) against query."""
-    return np.sqrt(sum(np.tensordot(a, b, axes=(-1, -1)) for a, b in _variances(sketch, train, query, eta)))
+def standard_error(
+    sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"], bars: str = "bound"
+) -> Float[Array, "n ..."]:
+    """Standard deviations of one checkpoint's scores, train (n, ...) against query, as `bars` says."""
+    pairs = _variances(sketch, train, query, eta, bars)
+    added = sum(np.tensordot(a, b, axes=(-1, -1)) for a, b in pairs)
+    if bars == "bound":
+        return np.sqrt(added)
+    return np.sqrt(added + estimated_variance(sketch, train.values, query.values, eta))
 
 
 def standard_error_by_parameter(
-    sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]
+    sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"], bars: str = "bound"
 ) -> Float[Array, "n ... P"]:
     """The same of each parameter's part: train (n, P) against queries (..., P)."""
-    pairs = _variances(sketch, train, query, eta)
-    return np.sqrt(sum(a.reshape(len(a), *[1] * (b.ndim - 1), -1) * b for a, b in pairs))
+    pairs = _variances(sketch, train, query, eta, bars)
+    added = sum(a.reshape(len(a), *[1] * (b.ndim - 1), -1) * b for a, b in pairs)
+    if bars == "bound":
+        return np.sqrt(added)
+    alone = [eta * (np.arange(len(eta)) == p) for p in range(len(eta))]
+    parts = [estimated_variance(sketch, train.values, query.values, one) for one in alone]
+    return np.sqrt(added + np.stack(parts, axis=-1))
 
 
-def _variances(sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"]) -> list[tuple[Array, Array]]:
-    """Pairs of factors; their products, added up, are the variance of each parameter's part."""
+def _variances(
+    sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"], bars: str
+) -> list[tuple[Array, Array]]:
+    """Pairs of factors; their products, added up, are the bound on the variance of each parameter's part, and the
+    variance that rounding adds; where the variance is estimated, only that."""
     factor = np.array([worst_case(sketch.sketches[b.name]) for b in sketch.blocks])
     weight = np.square(eta)
-    found = [(train.squares * factor * weight, query.squares)]
+    found = [(train.squares * factor * weight, query.squares)] if bars == "bound" else []
     if train.rounding is not None and query.rounding is not None:
         found += [(train.rounding * weight, query.squares), (train.squares * weight, query.rounding)]
     return found
 
 
-def doubts(sketch: SketchMap) -> list[str]:
+def doubts(sketch: SketchMap, bars: str = "bound") -> list[str]:
     """What a reader should know of error bars: norms are seen through the sketch, which may miss them altogether."""
     factors = {name: worst_case(one) for name, one in sketch.sketches.items()}
     wide = {name: factor for name, factor in factors.items() if factor >= 1}
-    if not wide:
+    skewed = {name: factor for name, factor in factors.items() if factor >= SKEWED[bars]}
+    if not skewed:
         return []
-    worst = max(wide, key=lambda name: wide[name])
+    worst = max(skewed, key=lambda name: skewed[name])
+    size = f"the standard error of a sketched product is up to {skewed[worst] ** 0.5:.2g} times the norms ({worst})"
+    if wide:
+        return [
+            f"error bars may be far too small for {', '.join(wide)}: {size}, and so is that of the norms themselves; "
+            "take a larger m"
+        ]
+    remedy = "stderr='estimated' or a larger m" if bars == "bound" else "a larger m"
     return [
-        f"error bars may be far too small for {', '.join(wide)}: the standard error of a sketched product is up to "
-        f"{wide[worst] ** 0.5:.2g} times the norms ({worst}), and so is that of the norms themselves; take a larger m"
+        "error bars of 95% may cover less of the influence of an example on itself, or on one like it: where its norm "
+        f"is seen too small, so is the error, and {size}; use {remedy}"
     ]
 
 

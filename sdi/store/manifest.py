@@ -17,12 +17,15 @@ from sdi.sketch.sketch_map import SketchMap
 from sdi.version import __version__
 
 VERSION, UNSEALED = 2, 1
-FORM = ("sha256", "version", "sdi")  # what says nothing of the features
+FORM = ("sha256", "version", "sdi", "stderr")  # what says nothing of the features
 
 
 def make_manifest(sketch: SketchMap, config: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of a new store, with its seal."""
-    content = {"version": VERSION, "sdi": __version__, "sketch": json.loads(sketch.to_json()), "config": dict(config)}
+    content = {
+        "version": VERSION, "sdi": __version__, "stderr": "estimated",
+        "sketch": json.loads(sketch.to_json()), "config": dict(config),
+    }  # fmt: skip
     made: dict[str, Any] = json.loads(sealed_json(content))
     return made
 
@@ -49,7 +52,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise StoreError(
             f"store {path} has version {version!r}, this sdi reads versions {UNSEALED} and {VERSION}{newer}"
         )
-    keys = {"version", "sdi", "sketch", "config", *(["sha256"] if version == VERSION else [])}
+    keys = {"version", "sdi", "sketch", "config", *(["sha256", "stderr"] if version == VERSION else [])}
     config = content.get("config")
     if set(content) != keys or not isinstance(config, dict) or config.get("dtype") not in DTYPES:
         raise altered

@@ -29,8 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import save
 
+from sdi.arguments import one_of
 from sdi.errors import SketchMismatch, StoreError, nearest
 from sdi.files import PART, expand, map_safetensors, refuse_link, write_whole
+from sdi.inputs.settings import BARS
 from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
 from sdi.store.lock import locked
@@ -74,6 +76,11 @@ class Store:
         store = cls(path, make_manifest(sketch, config), sketch)
         store._join()
         return store
+
+    def bars(self, stderr: str = "auto") -> str:
+        """How standard errors are made: as asked, or as it was when the store was begun."""
+        one_of("stderr", stderr, BARS)
+        return self.manifest.get("stderr", "bound") if stderr == "auto" else stderr
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -293,3 +293,29 @@ def test_a_config_may_spread_its_bytes(project, repeats):
 
 def read_run(project):
     return (project / "runs/first/run.toml").read_text()
+
+
+def test_a_run_records_that_it_was_spread_and_one_that_was_not_goes_on_so(project):
+    config = project / "run.toml"
+    silent = config.read_text()
+    assert "spread" not in silent
+    call("run", config)
+    assert "spread = true" in read_run(project)
+    shutil.rmtree(project / "runs")
+    call("run", edit(project, spread=False))
+    config.write_text(silent)
+    assert call_json("run", config)["made"] == 0
+    assert "spread = false" in read_run(project)
+
+
+def test_one_store_is_scored_and_ranked_with_either_kind_of_error_bar(project):
+    errors = {}
+    for bars in ("bound", "estimated"):
+        config = edit(project, stderr=bars)
+        result = sdi.load(call_json("run", config)["result"])
+        assert result.info["settings"]["stderr"] == bars
+        assert sdi.load(call_json("score", config)["result"]).info == result.info
+        rows = call_json("top", config, "--query", "q-0")[0]["rows"]
+        assert [row["stderr"] for row in rows] == pytest.approx([r.stderr for r in result.top(query="q-0")], rel=1e-5)
+        errors[bars] = result.stderr.values
+    assert (errors["bound"] != errors["estimated"]).any()

@@ -73,7 +73,11 @@ class World:
 
     def options(self, **changes: Any) -> dict[str, Any]:
         base = {"loss": token_cross_entropy, "loop": self.loop, "checkpoints": self.folder / "ckpt/*.safetensors"}
-        return base | {"train": TRAIN, "query": QUERY, "m": 32, "dtype": "float64", "audit": "off"} | changes
+        return (
+            base
+            | {"train": TRAIN, "query": QUERY, "m": 32, "spread": False, "dtype": "float64", "audit": "off"}
+            | changes
+        )
 
     def attribute(self, **changes: Any) -> Result:
         return sdi.attribute(self.model, **self.options(**changes))

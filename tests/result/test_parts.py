@@ -21,7 +21,7 @@ def find_parts(world: World, **changes: Any) -> tuple[Parts, sdi.Result]:
     """Of two training examples on the second query, and the result whose rows they split."""
     result = world.attribute(store=world.store, **changes)
     points = find_checkpoints(world.folder / "ckpt/*.safetensors", changes.get("eta"))
-    return sdi.parts(Store(world.store), points, "q-1", SOME), result
+    return sdi.parts(Store(world.store), points, "q-1", SOME, changes.get("stderr", "auto")), result
 
 
 def rows_of(array: Any) -> np.ndarray:
@@ -66,11 +66,22 @@ def test_a_part_is_the_influence_through_that_parameter_alone(world: World) -> N
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_variances_of_the_parts_add_up_within_a_checkpoint(world: World, dtype: str) -> None:
     world.paths[1].unlink()
-    parts, result = find_parts(world, dtype=dtype)
+    parts, result = find_parts(world, dtype=dtype, stderr="bound")
     for found, wanted in ((parts.stderr, result.stderr), (parts.tracin_stderr, result.tracin_stderr)):
         assert_close(np.sqrt(np.square(found.values).sum(axis=1)), rows_of(wanted))
     kept = parts.stderr.sel(parameter="core.0.norm1.bias").values  # no more numbers than m: not sketched
     assert (kept.max() == 0) == (dtype == "float64")
+
+
+def test_estimated_parts_are_each_widened_for_themselves(world: World) -> None:
+    """A part's score is as uncertain as its own norms; the sum's error averages over parameters, and is less."""
+    world.paths[1].unlink()
+    parts, result = find_parts(world)
+    for found, wanted in ((parts.stderr, result.stderr), (parts.tracin_stderr, result.tracin_stderr)):
+        added = np.sqrt(np.square(found.values).sum(axis=1))
+        assert (added >= rows_of(wanted)).all()
+        assert (added <= 1.5 * rows_of(wanted)).all()
+    assert not parts.stderr.sel(parameter="core.0.norm1.bias").values.any()
 
 
 def test_deviations_add_over_checkpoints(world: World) -> None:

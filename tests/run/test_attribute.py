@@ -186,7 +186,7 @@ def test_repeats_average_over_seeds_and_measure_the_spread(world: World, repeats
 def test_the_standard_error_is_the_bound_of_every_parameters_part(world: World) -> None:
     from sdi.sketch.bounds import worst_case
 
-    result = world.attribute(store=world.store)
+    result = world.attribute(store=world.store, stderr="bound")
     store = sdi.Store(world.store)
     wanted: Any = 0.0
     for eta, point in zip((0.5, 0.25), result.by_checkpoint.coords["checkpoint"], strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attribution_cases import QUERY, TRAIN, World, assert_same_result, counting, make_batches, world
+from attribution_cases import LOOP, QUERY, TRAIN, World, assert_same_result, counting, make_batches, make_model, world
 
 import sdi
 import sdi.run.spread_pilot
@@ -100,3 +100,41 @@ def test_a_store_spread_otherwise_is_refused(world: World, before: dict[str, Any
 def test_what_cannot_be_spread_is_refused(world: World, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         world.attribute(spread=True, query=QUERY, store=None, **options)
+
+
+def test_by_default_the_bytes_of_one_m_are_spread(world: World) -> None:
+    found = world.attribute(spread=None)
+    assert_same_result(found, world.attribute(spread=True))
+    assert found.info["settings"]["spread"] is True
+    assert world.attribute(spread=False).info["settings"]["spread"] is False
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"m": None},
+        {"m": dict.fromkeys(body_shapes(make_model(), LOOP), 9)},
+        {"sketch": "sparse"},
+        {"family": "polynomial"},
+        {"backend": "exact"},
+    ],
+)
+def test_by_default_what_cannot_be_spread_or_has_no_rule_is_not(world: World, options: dict[str, Any]) -> None:
+    found = world.attribute(spread=None, **options)
+    assert found.info["settings"]["spread"] is False
+    assert_same_result(found, world.attribute(spread=False, **options))
+
+
+def test_by_default_an_iterator_is_read_once_and_not_spread(world: World) -> None:
+    one = world.paths[:1]
+    found = world.attribute(spread=None, checkpoints=one, train=iter(TRAIN), query=iter(QUERY))
+    assert_same_result(found, world.attribute(spread=False, checkpoints=one))
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_by_default_a_store_stays_as_it_was_begun(world: World, before: bool, repeats: int) -> None:
+    first = world.attribute(spread=before, store=world.store, repeats=repeats)
+    again = world.attribute(spread=None, store=world.store, repeats=repeats)
+    assert_same_result(again, first)
+    assert again.info["settings"]["spread"] is before

@@ -40,6 +40,9 @@ class InMemory:
         self.sketch, self.blocks, self.features = sketch, sketch.blocks, features
         self.dtype = np.dtype(np.float64)
 
+    def bars(self, stderr: str) -> str:
+        return "bound" if stderr == "auto" else stderr
+
     def read(self, checkpoint: str, side: str, ids: Any) -> Features:
         f = self.features[checkpoint, side]
         x = f.g if side == "train" else f.phi

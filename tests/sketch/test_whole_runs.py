@@ -28,7 +28,7 @@ __all__ = ["mine", "world"]
 
 @pytest.mark.parametrize("spec", ["hadamard", {"*.bias": "exact", "*": "sparse-2"}, WithTwin])
 def test_attribute_scores_the_sketched_gradients_with_the_claimed_errors(world: World, spec: Any) -> None:
-    result = world.attribute(sketch=spec, seed=5, store=world.store)
+    result = world.attribute(sketch=spec, seed=5, stderr="bound", store=world.store)
     store = Store(world.store)
     sketch = SketchMap.draw({b.name: b.shape for b in store.blocks}, 32, 5, sketch=spec)
     assert store.sketch == sketch

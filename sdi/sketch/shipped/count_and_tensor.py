@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Int, Int8, Shaped
 
 from sdi.errors import SketchMismatch
+from sdi.sketch.estimate_variance import Pairs, between, half_bound, over_frequencies
 from sdi.sketch.hashing import check_family, draw_buckets, draw_signs
 from sdi.sketch.protocol import Draws, LinearSketch, Shape, check_m, check_shape
 
@@ -103,6 +104,9 @@ class CountSketch(LinearSketch):
         """2 / m: see `sdi.sketch.bounds`."""
         return 2 / self.m
 
+    def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        return half_bound(self.variance_factor(), pairs)
+
 
 @dataclass(frozen=True, eq=False)
 class TensorSketch(LinearSketch):
@@ -180,6 +184,11 @@ class TensorSketch(LinearSketch):
         """2c/m^2 + 6/m, with c = 2 for even m and 1 for odd: see `sdi.sketch.bounds`."""
         return 2 * (2 - self.m % 2) / self.m**2 + 6 / self.m
 
+    def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        """With the part in 1 / m^2 as its bound has it."""
+        rest = half_bound(2 * (2 - self.m % 2) / self.m**2, pairs)
+        return between(self.variance_factor(), pairs, over_frequencies(pairs) + rest)
+
 
 @dataclass(frozen=True, eq=False)
 class Keep(LinearSketch):
@@ -217,3 +226,6 @@ class Keep(LinearSketch):
 
     def variance_factor(self) -> float:
         return 0.0
+
+    def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        return np.zeros_like(pairs.norms)

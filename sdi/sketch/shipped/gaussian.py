@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from sdi.sketch.estimate_variance import Pairs, half_bound
 from sdi.sketch.hashing import normals
 from sdi.sketch.protocol import LinearSketch, Shape, check_m, check_shape
 from sdi.sketch.shipped.dense_projection import check_dense, product
@@ -66,3 +67,6 @@ class GaussianSketch(LinearSketch):
 
     def variance_factor(self) -> float:
         return 2 / self.size
+
+    def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        return half_bound(self.variance_factor(), pairs)

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int, Int8, Shaped
 
+from sdi.sketch.estimate_variance import Pairs, between, over_entries
 from sdi.sketch.hashing import bits, distinct, signs_of
 from sdi.sketch.protocol import Draws, Shape, check_m, check_shape, matrix_shape
 from sdi.sketch.shipped.scaled_integers import ScaledIntegers, as_floats, check_signs, read_only
@@ -122,6 +123,10 @@ class HadamardSketch(ScaledIntegers):
         d1, d2 = matrix_shape(self.of)
         N, m = padded(d1) * padded(d2), self.size
         return (N - m) / max(N - 1, 1) * (8 if min(d1, d2) > 1 else 2) / m
+
+    def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        N = prod(padded(d) for d in matrix_shape(self.of))
+        return between(self.variance_factor(), pairs, over_entries(pairs, N))
 
 
 def padded(d: int) -> int:

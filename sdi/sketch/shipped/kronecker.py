@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int8, Shaped
 
+from sdi.sketch.estimate_variance import Pairs, between, over_grid
 from sdi.sketch.hashing import sign_bits
 from sdi.sketch.protocol import Draws, Shape, check_m, check_shape, matrix_shape
 from sdi.sketch.shipped.scaled_integers import ScaledIntegers, as_floats, check_signs, read_only
@@ -111,6 +112,10 @@ class KroneckerSketch(ScaledIntegers):
     def variance_factor(self) -> float:
         first, second = (0.0 if table is None else 2 / len(table) for table in (self.left, self.right))
         return (1 + first) * (1 + second) - 1
+
+    def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        drawn = (self.left is not None, self.right is not None)
+        return between(self.variance_factor(), pairs, over_grid(pairs, self.k, drawn))
 
 
 def best_sides(sides: tuple[int, int], m: int) -> tuple[int, int]:

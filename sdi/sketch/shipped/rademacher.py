@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Int8, Shaped
 
+from sdi.sketch.estimate_variance import Pairs, half_bound
 from sdi.sketch.hashing import sign_bits
 from sdi.sketch.protocol import Draws, Shape, check_m, check_shape
 from sdi.sketch.shipped.dense_projection import check_dense, product
@@ -73,3 +74,6 @@ class RademacherSketch(ScaledIntegers):
 
     def variance_factor(self) -> float:
         return 2 / self.size
+
+    def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        return half_bound(self.variance_factor(), pairs)

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Int, Int8, Shaped
 
 from sdi.arguments import at_least_one
+from sdi.sketch.estimate_variance import Pairs, half_bound
 from sdi.sketch.hashing import distinct_columns, sign_bits
 from sdi.sketch.protocol import Draws, Shape, check_m, check_shape
 from sdi.sketch.shipped.count_and_tensor import scatter
@@ -106,6 +107,9 @@ class SparseSketch(ScaledIntegers):
 
     def variance_factor(self) -> float:
         return 2 / self.m
+
+    def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        return half_bound(self.variance_factor(), pairs)
 
 
 @cache
