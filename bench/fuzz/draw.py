@@ -89,9 +89,10 @@ def _draw(dice: random.Random) -> Description:
         return favourite if dice.random() < 0.4 else dice.randint(low, high)
 
     def batches(most: int, examples: int, length: int) -> Batches:
+        """Later batches have the favourite size more often than first ones, which are looked at more closely."""
         found: list[tuple[int, int]] = []
-        for _ in range(dice.randint(1, most)):
-            n = size()
+        for k in range(dice.randint(1, most)):
+            n = favourite if dice.random() < (0.25 if k < 2 else 0.6) else dice.randint(1, 5 if k == 0 else 3)
             if sum(m for m, _ in found) + n <= examples:
                 found.append((n, length if dice.random() < 0.7 else size()))
         return tuple(found)
@@ -107,8 +108,8 @@ def _draw(dice: random.Random) -> Description:
         d=size(2),
         tau=dice.randint(2, 3),
         k=size(2),
-        train=batches(4, 10, length),
-        query=batches(2, 5, length),
+        train=batches(4, 12, length),
+        query=batches(3, 7, length),
         tokens=tokens,
         cells=tuple(cells),
         carry=dice.choice(list(PACK)) if dice.random() < 0.2 else "as it is",
