@@ -5,13 +5,24 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ROOMS := sdi reference fast proofs_checks bench experiments
 
-.PHONY: demo test lint types bench wheel clean
+.PHONY: demo test quick oldest lint types bench wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# The loop while working: everything but the tests marked slow.
+quick: lint types
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+# Every test on the oldest Python that is promised. It needs PYTHON_OLDEST, and its torch may be a build of gigabytes.
+PYTHON_OLDEST ?= python3.10
+oldest:
+	test -x .venv-oldest/bin/python || $(PYTHON_OLDEST) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -37,4 +48,4 @@ $(READY): pyproject.toml setup.py constraints.txt fast/sketching/tensor_sketch.c
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) .venv-oldest build dist *.egg-info

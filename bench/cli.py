@@ -14,7 +14,7 @@ from .harness.ledger import Ledger
 from .harness.record import Record
 from .harness.session import check_folder, run
 
-app = typer.Typer(cls=Guarded, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Guarded, no_args_is_help=True, pretty_exceptions_enable=False)
 
 Quick = Annotated[bool, typer.Option("--quick", help="Tiny sizes: tries the benchmark, measures nothing.")]
 Json = Annotated[Path | None, typer.Option(help="Write everything that was measured to this file.")]

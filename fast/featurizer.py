@@ -32,14 +32,18 @@ from .guard.memory import Memory, OverBudget
 from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
 from .sketching.workspace import Workspace
 
+ALONE = 0.03  # of the examples of later batches are run alone, too
+
 
 class Featurizer:
     """Batches -> Features, for one model, loss and loop.
 
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
     hooks as long as they fit into `budget` bytes (by default half of what is free).
-    audit: "first" checks the first batch against autograd, and batches 2, 4, 8 and so on for examples that are mixed or
-    in another order; "every" checks all of them in both ways, "off" none.
+    audit: "first" checks the first batch against autograd and some of its examples alone, and of later batches one
+    example alone, drawn at random: in every batch of another size or number of steps than those before, and so often
+    that at most 3% of the examples run twice. "every" checks all batches like the first, "off" none. Whose rows are
+    whose is known in every batch, whatever the audit.
     """
 
     def __init__(
@@ -71,21 +75,29 @@ class Featurizer:
         self.audited = 0  # examples of the largest batch that was audited: one alone cannot show that examples mix
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
         self.reached: set[str] = set()  # parameters that got a gradient from some batch
+        self.weigh = False  # whether every pass has to find out whose rows are whose
         self.draws = False  # whether the last pass drew random numbers
         self.batches = 0
+        self.forms: set[tuple[int, int]] = set()  # examples and steps of the batches so far
+        self.credit = 0.0  # examples of later batches that may be run alone
         self.coverage: Coverage | None = None
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         features = self.features(batch, ids)
-        self.batches += 1
-        if self.audit == "every" or (self.audit == "first" and self.audited < min(2, len(features.ids))):
+        n, form = len(features.ids), (len(features.ids), int(features.tau.max()))
+        if self.audit == "every" or (self.audit == "first" and self.audited < min(2, n)):
             try:
                 audit_features(self, batch, features)
             except MixedExamples as error:
                 features = self._enclosed(batch, ids, error)
-            self.audited = len(features.ids)
-        elif self.audit == "first" and self.batches & (self.batches - 1) == 0:
-            audit_again(self, batch, features)
+            self.audited = n
+        elif self.audit == "first":
+            self.credit += ALONE * n
+            if form not in self.forms or self.credit >= 1:
+                audit_again(self, batch, features)
+                self.credit = min(self.credit - 1, 1)
+        self.forms.add(form)
+        self.batches += 1
         return features
 
     def _enclosed(self, batch: Any, ids: Sequence[str], error: MixedExamples) -> Features:
@@ -159,8 +171,20 @@ class Featurizer:
             return make_sinks(acc, self.work, self.tables)
 
         tracer, self.plan = run_pass(
-            self.model, self.loss, batch, self.loop, self.body, self.plan, sinks, self.memory, part, ids, self.reached
+            self.model,
+            self.loss,
+            batch,
+            self.loop,
+            self.body,
+            self.plan,
+            sinks,
+            self.memory,
+            part,
+            ids,
+            self.reached,
+            self.weigh,
         )
+        self.weigh |= self.memory.recompute and tracer.owners.weighed  # seen in the backward pass only: not again
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.dtypes |= tracer.dtypes
         self.draws = tracer.draws

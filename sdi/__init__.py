@@ -8,6 +8,7 @@ from typing import Any
 
 from sdi.backends import Backend, backend
 from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch, StoreError
+from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.inputs.settings import Settings
 from sdi.loop import Loop
@@ -29,6 +30,7 @@ __all__ = [
     "AuditError",
     "Backend",
     "Block",
+    "Checkpoint",
     "CountSketch",
     "CoverageError",
     "Features",
@@ -51,6 +53,7 @@ __all__ = [
     "backend",
     "choose_m",
     "coverage",
+    "find_checkpoints",
     "load",
     "load_sketch",
     "parts",

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
+from sdi.arguments import one_of
 from sdi.errors import CoverageError, nearest_or_first
+
+Calls = Literal["one", "restart", "continue"]
+CALLS = get_args(Calls)
 
 
 @dataclass(frozen=True)
 class Loop:
     """The body (names of modules or parameters, or modules), the module that begins a step, the one that ends the last.
+
+    calls: what it means if the loss calls the model more than once (rounds of deep supervision, rollouts, pairs). "one"
+    refuses, because two things can be meant: "restart" counts the steps of every call from 1, so that rounds add up
+    step by step; "continue" counts on, so that the first step of the second round follows the last of the first.
 
     >>> Loop(body="core", step="core").body
     ('core',)
@@ -25,6 +33,7 @@ class Loop:
     body: Sequence[Any]
     step: Any
     end: Any = None
+    calls: Calls = "one"
 
     def __post_init__(self) -> None:
         # A ModuleList iterates over its children and a ModuleDict over its keys, yet each is one module.
@@ -34,6 +43,7 @@ class Loop:
             raise ValueError("body must name at least one module or parameter, got an empty list")
         if self.step is None or self.step == "":
             raise ValueError(f"step must name the module whose call begins a step, got {self.step!r}")
+        one_of("calls", self.calls, CALLS)
         object.__setattr__(self, "body", body)
 
     def select(self, names: Iterable[str]) -> tuple[str, ...]:

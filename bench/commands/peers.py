@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from safetensors.numpy import load_file
 
+from sdi.run.resident_memory import status
+
 from ..harness.bars import BARS_OF_PEERS, judge
 from ..harness.chart import Chart
 from ..harness.interleave import Progress, interleave
@@ -31,7 +33,6 @@ from ..work.cases import Case, gpt, sudoku
 from ..workers.authors import authors_worker
 from ..workers.environment import AUTHORS, DATTRI
 from ..workers.remote import Remote, WorkerEnded, WorkerFailed
-from ..workers.resident import status
 
 WORKS = ("gpt", "sudoku")
 PATIENCE = 300.0  # seconds for one answer: a peer that takes longer fails

@@ -20,6 +20,7 @@ import numpy as np
 
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.result.stream_top import stream_top, train_blocks
+from sdi.run.resident_memory import status
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 from sdi.store.store import Store
@@ -28,7 +29,6 @@ from ..harness.bars import BARS_OF_STREAM, judge
 from ..harness.chart import Chart
 from ..harness.interleave import Progress, interleave
 from ..harness.record import Record, Table
-from ..workers.resident import status
 
 
 class Size(NamedTuple):

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
+from sdi.run.resident_memory import give_back
+
 from ..harness.machine import THREADS
 from ..work.cases import Case, tiny_part
 from ..work.contenders import contender as make_contender
 from ..work.contenders import seconds
-from .resident import give_back
 from .serve import serve
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sdi.run.resident_memory import status
+
 from ..work.cases import Case
 from .authors import authors_worker
 from .remote import Remote
-from .resident import status
 
 
 def peak_over_model(name: str, case: Case) -> float:

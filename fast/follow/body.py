@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from sdi.errors import CoverageError, nearest_or_first
+from sdi.inputs.frozen import frozen_among
 from sdi.loop import Loop, check_loop
 
 
@@ -20,6 +21,7 @@ class Body:
     parameters: dict[str, nn.Parameter]
     step: nn.Module
     end: nn.Module | None
+    calls: str = "one"  # of the model, within one loss
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -45,10 +47,12 @@ def find_body(model: nn.Module, loop: Loop) -> Body:
     for name, p in every.items():
         canonical.setdefault(id(p), name)
     parameters = {canonical[id(every[name])]: every[name] for name in chosen}
+    for name in frozen_among(parameters, body):
+        del parameters[name]
     _refuse_odd_dtypes(parameters.items())
     _refuse_compiled_calls(names, chosen)
     end = None if loop.end is None else _module(loop.end, names, "end")
-    return Body(parameters, _module(loop.step, names, "step"), end)
+    return Body(parameters, _module(loop.step, names, "step"), end, loop.calls)
 
 
 def _module(entry: Any, names: dict[str, nn.Module], role: str) -> nn.Module:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sdi.errors import CoverageError, NonFiniteError
+from sdi.errors import AuditError, CoverageError, NonFiniteError
 from sdi.loop import Loop
 
 from ..guard.checkpointing import graph_keeping_checkpoints, no_checkpoints
@@ -23,14 +23,18 @@ from ..guard.restore_model import unharmed
 from ..sketching.sinks import Sink
 from .batches import count_examples
 from .body import Body
-from .graph_leaves import graph_leaves
-from .owners import loss_weights
+from .owners import NeedsWeighing, loss_weights
 from .plan import NeedsEnclosing, Plan
 from .recompute import recomputing
-from .tracer import Tracer
+from .tracer import NO_ROWS, Tracer
 
 Loss = Callable[[Any, Any], Tensor]
 NEVER_CALLED = "its module was never called"
+MIXED = (
+    "rows of a call of {!r} follow the losses of more than one of the {} examples: the model or the loss mixes "
+    "examples (batch statistics, a mean over the batch), so an example's own gradient is not defined; or all examples "
+    "share what this call gives"
+)
 
 
 def run_pass(
@@ -45,6 +49,7 @@ def run_pass(
     part: bool = False,
     ids: Sequence[str] = (),
     reached: Set[str] = frozenset(),
+    weigh: bool = False,
 ) -> tuple[Tracer, Plan]:
     """Run the loss forward and back. The plan may change on the way: it comes back, to be kept for the next batch.
 
@@ -66,11 +71,16 @@ def run_pass(
             own = no_checkpoints() if memory.recompute else nullcontext()  # a unit's second run would be a third
             try:
                 with tracer.attached(), own, units:
-                    _forward_and_back(model, loss, batch, tracer, part, idle, ids)
+                    _forward_and_back(model, loss, batch, tracer, part, idle, ids, weigh)
+            except NeedsWeighing:  # under recompute, some rows are first seen in the backward pass
+                weigh = True
+                continue
             except NeedsEnclosing as error:
                 try:
                     plan = plan.enclose(model, body, error.unit, error.parameters, error.why)
-                except CoverageError:
+                except CoverageError as failure:
+                    if tracer.owners.weighed and error.why == NO_ROWS.format(tracer.n):
+                        raise AuditError(MIXED.format(error.unit.name, tracer.n)) from failure
                     if error.why != NEVER_CALLED or not (part or reached >= set(error.parameters)):
                         raise
                     idle.update(error.parameters)
@@ -83,12 +93,19 @@ def run_pass(
 
 
 def _forward_and_back(
-    model: nn.Module, loss: Loss, batch: Any, tracer: Tracer, part: bool, idle: set[str], ids: Sequence[str]
+    model: nn.Module,
+    loss: Loss,
+    batch: Any,
+    tracer: Tracer,
+    part: bool,
+    idle: set[str],
+    ids: Sequence[str],
+    weigh: bool,
 ) -> None:
     with torch.enable_grad(), tracer.meter.watching():
         losses = loss(model, batch)
     n = _examples(losses)
-    if tracer.steps_seen == 0:
+    if tracer.steps_seen == 0 and not part:
         raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")
     for name in tracer.body.parameters:
         if not tracer.calls[name] and name not in idle:
@@ -99,6 +116,8 @@ def _forward_and_back(
             "call of the step module, or after the end module; Loop(step=...) must name a module that is called "
             "before the body in every step"
         )
+    if not part:
+        _refuse_late_step(tracer)
     bad = (~torch.isfinite(losses)).nonzero()
     if len(bad):
         i = int(bad[0])
@@ -109,12 +128,26 @@ def _forward_and_back(
     tracer.begin(n)
     if losses.requires_grad:
         root = tracer.watch(losses)
-        leaves = graph_leaves([root])
-        if tracer.owners.in_doubt:
+        leaves = tracer.rows.follow([(root, 1)])
+        if weigh or tracer.in_doubt:
             tracer.owners.weighing = True
             torch.autograd.grad(root, leaves, loss_weights(n).to(losses), retain_graph=True, allow_unused=True)
-            tracer.owners.weighing = False
+            tracer.owners.weighing, tracer.owners.weighed = False, True
         torch.autograd.grad(root, leaves, torch.ones_like(losses), allow_unused=True)
+
+
+def _refuse_late_step(tracer: Tracer) -> None:
+    """A module that is called once before the first step, and once in every step but the last, begins the steps."""
+    steps = tracer.steps_seen
+    for unit in tracer.plan.units:
+        name = unit.parameters[0]
+        early = tracer.early_calls[name]
+        if steps > 1 and early == tracer.outside_calls[name] == 1 and tracer.calls[name] == steps:
+            raise CoverageError(
+                f"body module {unit.name!r} is called {steps} times, as often as the step module, but always before "
+                f"it: each of its calls would count for the step before, the first for none; did you mean "
+                f"step={unit.name!r}?"
+            )
 
 
 def _examples(losses: Any) -> int:

@@ -1,4 +1,4 @@
-"""owners: which example each row of a call belongs to, where its shape does not say.
+"""owners: which example each row of a call belongs to, where `row_proof` cannot say: by values.
 
 Rows that were gathered, packed or sorted (experts, sequences without padding) have no batch axis. A backward pass of
 every example's loss times a weight of its own, before the one that counts, tells: a row's gradient is that much larger.
@@ -6,7 +6,6 @@ every example's loss times a weight of its own, before the one that counts, tell
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 NOTHING = 1e-20  # of the largest row
+SMALL, LOOSELY = 1e-6, 0.05  # of the largest row: such small ones may be mostly rounding, and follow loosely
+FOLLOWS = {torch.float64: 1e-6, torch.bfloat16: LOOSELY, torch.float16: LOOSELY}  # how exactly; 1e-3 otherwise
 OCTAVES = 32  # powers of two, which scale gradients exactly, before numbers between them are used
 
 
@@ -21,48 +22,46 @@ class MixedRows(Exception):
     """A call's rows are not each of one example."""
 
 
+class NeedsWeighing(Exception):
+    """Whose rows a call holds is neither proven nor found out: the pass has to begin again, with weights."""
+
+
 class Owners:
-    """Whose rows the calls of one pass hold. `weighing`: the pass that is going on only serves to find out."""
+    """Whose rows the calls of one pass hold, by values.
+
+    weighing: the pass that is going on only serves to find out. weighed: one has, so that rows can be told apart.
+    """
 
     def __init__(self) -> None:
         self.n = 0
-        self.weighing = False
-        self._leads: set[tuple[int, ...]] = set()  # of all calls: the sizes of what stands before an output's columns
-        self._vectors: set[int] = set()  # rows of states that are (n, d)
-        self._weighted: dict[Any, Tensor] = {}  # of each call in doubt, the sizes of its rows
+        self.weighing = self.weighed = False
+        self._weighted: dict[Any, Tensor] = {}  # of each call, the sizes of its rows
 
-    def see_state(self, inputs: Iterable[Any]) -> None:
-        """The inputs of a step."""
-        self._vectors |= {len(x) for x in inputs if isinstance(x, Tensor) and x.dim() == 2 and x.is_floating_point()}
-
-    def see_call(self, leads: Iterable[tuple[int, ...]]) -> None:
-        self._leads.update(leads)
-
-    @property
-    def in_doubt(self) -> bool:
-        """Whether some call's rows might be of any example."""
-        return any(self.doubts(lead) for lead in self._leads)
-
-    def doubts(self, lead: tuple[int, ...]) -> bool:
-        """Other rows than n; or n of them, one after another, unless whole states are so."""
-        if self.n <= 1 or not lead or not lead[0]:
-            return False
-        return lead[0] != self.n or (len(lead) == 1 and self.n not in self._vectors)
-
-    def of(self, call: Any, delta: Tensor, lead: tuple[int, ...]) -> Int[Tensor, "R"] | None:
+    def of(self, call: Any, rows: Float[Tensor, "R ..."]) -> Int[Tensor, "R"] | None:
         """Of the rows of a gradient; None while that is being found out."""
-        sizes = row_sizes(rows_of(delta, lead))
+        sizes = row_sizes(rows)
         if self.weighing:
             self._weighted[call] = sizes
             return None
         if not torch.isfinite(sizes).all():  # an error soon; any example will do
             return torch.arange(len(sizes), device=sizes.device) * self.n // len(sizes)
+        if not self.weighed:
+            raise NeedsWeighing
         if call not in self._weighted:
             raise MixedRows
-        owners, single = find_owners(self._weighted[call], sizes, self.n)
+        owners, single = find_owners(self._weighted[call], sizes, self.n, FOLLOWS.get(rows.dtype, 1e-3))
         if not single:
             raise MixedRows
         return owners
+
+
+def regular_owners(rows: int, n: int) -> Int[Tensor, "R"]:
+    """Equally many rows of each example together, those of the first example first.
+
+    >>> regular_owners(6, 3)
+    tensor([0, 0, 1, 1, 2, 2])
+    """
+    return torch.arange(n).repeat_interleave(rows // n)
 
 
 def loss_weights(n: int) -> Float[Tensor, "n"]:
@@ -76,6 +75,20 @@ def loss_weights(n: int) -> Float[Tensor, "n"]:
     return torch.exp2((i % octaves - octaves // 2).double()) * (1 + (i // octaves).double() / between)
 
 
+def rows_by_block(rows: int, columns: int, block: int, n: int) -> Int[Tensor, "R"]:
+    """Whose rows are those of a tensor with a block (`row_rules`) of whole rows.
+
+    >>> rows_by_block(6, 4, 4, 3), rows_by_block(6, 4, 8, 3)
+    (tensor([0, 1, 2, 0, 1, 2]), tensor([0, 0, 1, 1, 2, 2]))
+    """
+    return torch.arange(rows) // (block // columns) % n
+
+
+def flat_rows(x: Tensor, lead: tuple[int, ...]) -> Tensor:
+    """One row after another: all axes that stand before the columns become one; of images, the first is."""
+    return x if lead[1:] == (1,) else x.reshape(-1, *x.shape[len(lead) :])
+
+
 def rows_of(x: Tensor, lead: tuple[int, ...]) -> Tensor:
     """What may be of different examples: along the first axis, or, if that is one block of all rows, the second."""
     return x[0] if len(lead) > 1 and lead[0] == 1 else x
@@ -86,7 +99,9 @@ def row_sizes(delta: Float[Tensor, "R ..."]) -> Float[Tensor, "R"]:
     return torch.linalg.vector_norm(delta.flatten(1), dim=1, dtype=wide)
 
 
-def find_owners(weighted: Float[Tensor, "R"], plain: Float[Tensor, "R"], n: int) -> tuple[Int[Tensor, "R"], bool]:
+def find_owners(
+    weighted: Float[Tensor, "R"], plain: Float[Tensor, "R"], n: int, follows: float = LOOSELY
+) -> tuple[Int[Tensor, "R"], bool]:
     """The example whose weight each row's gradient has followed, and whether every row has followed just one.
 
     A row without a gradient belongs to nobody (-1): it adds nothing. So does one so small that its weighted twin may be
@@ -102,7 +117,8 @@ def find_owners(weighted: Float[Tensor, "R"], plain: Float[Tensor, "R"], n: int)
     at = torch.searchsorted((ranked[1:] + ranked[:-1]) / 2, ratio)
     gap = float((ranked[1:] - ranked[:-1]).min())
     some = plain > NOTHING * plain.max()
-    good = (ratio - ranked[at]).abs() <= min(0.05, gap / 4)
+    allowed = torch.where(plain > SMALL * plain.max(), follows, LOOSELY).clamp(max=gap / 4)
+    good = (ratio - ranked[at]).abs() <= allowed
     return torch.where(some, order[at], -1), bool((good | ~some).all())
 
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from sdi.errors import CoverageError
 
 from .body import Body
-from .graph_leaves import carries_gradient
 from .routes import Native, native_route
 
 T = TypeVar("T")
@@ -53,12 +51,6 @@ class Unit:
         if isinstance(self.module, (nn.Conv1d, nn.Conv2d)):
             return 0
         return len(getattr(self.module, "normalized_shape", " "))
-
-    def leads(self, output: Any) -> list[tuple[int, ...]]:
-        """Of all that an output holds."""
-        if isinstance(output, Tensor):  # taking trees apart is slow
-            return [self.lead(output)]
-        return [self.lead(y, k) for k, y in enumerate(pytree.tree_leaves(output)) if carries_gradient(y)]
 
     def pick(self, of: Mapping[str, T]) -> dict[str, T]:
         return {local: of[name] for local, name in self.locals.items()}

@@ -19,7 +19,7 @@ from sdi.loop import Loop
 
 from .body import Body
 from .call import Call
-from .graph_leaves import carries_gradient, graph_leaves
+from .graph_leaves import carries_gradient
 from .tracer import Tracer
 
 
@@ -75,7 +75,9 @@ class _Wrapped:
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         start = torch.zeros((), requires_grad=True)  # so that there is a graph even if no input has one
         outputs = _Recompute.apply(run, start, *tensors)  # type: ignore[no-untyped-call]
-        return pytree.tree_unflatten(run.merge(outputs), run.out_spec)
+        out = run.merge(outputs)
+        run.put_back(out[len(out) - len(run.left) :])
+        return pytree.tree_unflatten(out[: len(out) - len(run.left)], run.out_spec)
 
 
 class _Run:
@@ -86,19 +88,48 @@ class _Run:
         self.slot = wrapped.tracer.slot
         self.constants: list[Any] = []
         self.out_spec: Any = None
+        self.left: list[tuple[nn.Module, str]] = []  # where the call has left a tensor for others: outputs as well
         for x in call.leaves:
             if isinstance(x, Tensor):
                 wrapped.tracer.meter.add(x)
 
     def forward(self, leaves: list[Any]) -> list[Any]:
         args, kwargs = self.call.inputs(leaves)
+        before = {place: id(x) for place, x in _held(self.call.module)}
+        listed = _listed(self.call.module)
         out, self.out_spec = pytree.tree_flatten(self.wrapped.original(*args, **kwargs))
-        return out
+        new = [(place, x) for place, x in _held(self.call.module) if before.get(place) != id(x)]
+        self.left = [place for place, _ in new]
+        for (module, name), ids in _listed(self.call.module).items():
+            if ids - listed.get((module, name), set()):
+                raise CoverageError(
+                    f"a {type(module).__name__} leaves tensors in its attribute {name!r}, where they lose their "
+                    "gradient when the module is run again; return them, leave each in an attribute of its own, or "
+                    "use memory='hooks'"
+                )
+        return out + [x for _, x in new]
+
+    def put_back(self, tensors: list[Tensor]) -> None:
+        """What the call has left on its modules, with the graph that the call's outputs have."""
+        for (module, name), x in zip(self.left, tensors, strict=True):
+            setattr(module, name, x)
 
     def merge(self, tensors: tuple[Tensor, ...]) -> list[Any]:
         """The outputs with the tensors that carry a graph put back in their places."""
         rest = iter(tensors)
         return [next(rest) if c is _GRAPH else c for c in self.constants]
+
+
+def _held(module: nn.Module) -> list[tuple[tuple[nn.Module, str], Tensor]]:
+    """The tensors that stand on a module and its parts as plain attributes."""
+    return [((m, k), x) for m in module.modules() for k, x in vars(m).items() if carries_gradient(x)]
+
+
+def _listed(module: nn.Module) -> dict[tuple[nn.Module, str], set[int]]:
+    """The tensors that stand in lists and dicts on a module and its parts."""
+    kinds = (list, dict, tuple, set)
+    held = [((m, k), v) for m in module.modules() for k, v in vars(m).items() if k[0] != "_" and isinstance(v, kinds)]
+    return {place: {id(x) for x in pytree.tree_leaves(v) if carries_gradient(x)} for place, v in held}
 
 
 _GRAPH = object()
@@ -141,7 +172,8 @@ class _Recompute(torch.autograd.Function):
         if not roots:
             return (None, None, *(None for _ in wanted))
         inputs = [leaves[i] for i, want in zip(tensors, wanted, strict=True) if want]
-        others = [x for x in graph_leaves(y for y, _ in roots) if all(x is not i for i in inputs)]
+        found = tracer.follow_inside(ctx, [(k, y) for k, y in enumerate(out) if y.requires_grad], tensors, leaves, ours)
+        others = [x for x in found if all(x is not i for i in inputs)]
         with tracer.pulling():
             grads = iter(
                 torch.autograd.grad(

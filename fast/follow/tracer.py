@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from math import prod
 from typing import Any, Literal
 
 import torch
@@ -25,13 +26,16 @@ from ..guard.memory import Meter
 from ..sketching.sinks import Sink, Slot
 from .body import Body
 from .call import Call
-from .graph_leaves import begin_graph, carries_gradient, refuse_nested, refuse_transforms, under
-from .owners import MixedRows, Owners, by_example, rows_of
+from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
+from .owners import MixedRows, Owners, by_example, flat_rows, in_order, regular_owners, rows_by_block, rows_of
 from .plan import NeedsEnclosing, Plan, Unit, batch_axis
 from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
+from .row_proof import RowProof
+from .row_rules import UNKNOWN, Block
 
 Phase = Literal["forward", "backward"]
+Shown = Callable[[Block], bool]
 NO_ROWS = "its call does not carry one row for each of the {} examples"
 
 
@@ -51,8 +55,11 @@ class Tracer:
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
+        self.early_calls: Counter[str] = Counter()  # before the first step
         self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
         self.owners = Owners()
+        self.rows = RowProof(0)
+        self._watched: list[tuple[Any, int, Shown]] = []  # outputs: node, place, whether a block tells their rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
         self._place = 0
         self._tasks: set[int] = set()  # our own backward passes; the user's code may run others in between
@@ -78,12 +85,17 @@ class Tracer:
             on(self.body.step.register_forward_pre_hook(self._on_step, prepend=True))
             if self.body.end is not None:
                 on(self.body.end.register_forward_pre_hook(self._on_end, prepend=True))
-            yield
+            try:
+                yield
+            finally:  # nothing of the graph stays behind
+                self.rows = RowProof(self.n)
+                self._watched.clear()
 
     def begin(self, n: int) -> None:
         """The forward pass has ended with n losses: gradients may come."""
         self.phase, self.n = "backward", n
         self.owners.n = n
+        self.rows = RowProof(n)
         for sink in self.sinks.values():
             sink.open(n, max(self.steps_seen, 1))
 
@@ -93,6 +105,25 @@ class Tracer:
             root = y.view_as(y)
         root.register_hook(lambda _: self._tasks.add(torch._C._current_graph_task_id()))  # type: ignore[no-untyped-call]
         return root
+
+    def follow_inside(
+        self, node: Any, outputs: list[tuple[int, Tensor]], tensors: list[int], leaves: list[Any], ours: bool
+    ) -> list[Tensor]:
+        """Follow the graph of a unit that was run again, and go on above it. Returns where the unit's graph begins."""
+        if not ours or self.owners.weighing:
+            return graph_leaves(y for _, y in outputs)
+        begins = self.rows.follow([(y, self.rows.block_of(node, k)) for k, y in outputs])
+        above = [self.rows.block_of_leaf(leaves[i]) if leaves[i].requires_grad else UNKNOWN for i in tensors]
+        self.rows.resume(node, [UNKNOWN, *above])  # the first is the leaf that begins every unit's graph
+        return begins
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it is not proven of some call that the losses depend on whose rows it holds."""
+        return self.n > 1 and any(
+            self.rows.reaches(node) and not shown(self.rows.block_of(node, place))
+            for node, place, shown in self._watched
+        )
 
     @property
     def in_our_pass(self) -> bool:
@@ -124,12 +155,18 @@ class Tracer:
 
     def _on_model(self, module: nn.Module, args: Any) -> None:
         if self.counting:
-            self.step, self.slot = 0, None
+            if self.step and self.body.calls == "one":
+                raise CoverageError(
+                    f"the loss calls the model again after {self.step} steps, so a step may mean two things; write "
+                    "Loop(..., calls='restart') to count the steps of each call from 1, calls='continue' to count on"
+                )
+            self.slot = None
+            if self.body.calls != "continue":
+                self.step = 0
 
     def _on_step(self, module: nn.Module, args: Any) -> None:
         if self.counting:
             refuse_transforms()
-            self.owners.see_state(args)
             self.slot = self.step
             self.step += 1
             self.steps_seen = max(self.steps_seen, self.step)
@@ -149,7 +186,8 @@ class Tracer:
             self.calls.update(unit.parameters)
             if self.slot is None:
                 self.outside_calls.update(unit.parameters)
-            self.owners.see_call(unit.leads(output))
+                if not self.steps_seen:
+                    self.early_calls.update(unit.parameters)
         if not torch.is_grad_enabled():
             return None
         refuse_transforms()
@@ -162,7 +200,7 @@ class Tracer:
             self._keep(a)
             output = output if output.requires_grad else begin_graph(output)
             deliver = partial(self._deliver_native, unit, a, a._version, output.shape, self.slot, key)
-            self._hook(under(output), deliver)
+            self._hook(under(output), deliver, partial(self._tells_rows, unit.lead(output), output.numel()))
             return output
         leaves, spec = pytree.tree_flatten(output)
         found = [k for k, y in enumerate(leaves) if carries_gradient(y)]
@@ -179,7 +217,9 @@ class Tracer:
             self._keep(*call.leaves)
             draws = call.ambient.random.has_moved()
             for k in found:
-                self._hook(leaves[k], partial(self._deliver_replayed, unit, call, k, self.slot, draws, key))
+                deliver = partial(self._deliver_replayed, unit, call, k, self.slot, draws, key)
+                shown = partial(self._shows_axis, tuple(leaves[k].shape), batch_axis(unit.module, k))
+                self._hook(leaves[k], deliver, shown)
         return pytree.tree_unflatten(leaves, spec)
 
     def _keep(self, *inputs: Any) -> None:
@@ -187,7 +227,7 @@ class Tracer:
             if isinstance(x, Tensor) and self.counting:
                 self.meter.add(x)
 
-    def _hook(self, y: Tensor, deliver: Callable[[Tensor], None]) -> None:
+    def _hook(self, y: Tensor, deliver: Callable[[Tensor, Block], None], shown: Shown) -> None:
         """In the backward pass, a call only rebuilds a graph for the user's checkpoint: the first one has the hook.
 
         On the node and not on the tensor: hooks that the user puts on the tensor later have run by then.
@@ -196,42 +236,68 @@ class Tracer:
             return
         node, place = y.grad_fn, y.output_nr
         assert node is not None
+        if self._rebuilt is None:
+            self._watched.append((node, place, shown))
 
         def before(gradients: tuple[Tensor | None, ...]) -> None:
             delta = gradients[place]
             if delta is not None and self.in_our_pass:
-                deliver(delta)
+                deliver(delta, self.rows.block_of(node, place))
 
         node.register_prehook(before)
 
     def _deliver_native(
-        self, unit: Unit, a: Tensor, version: int, shape: torch.Size, slot: Slot, key: Any, delta: Tensor
+        self, unit: Unit, a: Tensor, version: int, shape: torch.Size, slot: Slot, key: Any, delta: Tensor, block: Block
     ) -> None:
         if a._version != version:
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         assert unit.native is not None
         delta = delta.reshape(shape)
         lead = unit.lead(delta)
-        owners = self._owners_of(unit, key, delta, lead)
+        owners = None
+        if self.n > 1 and lead and delta.numel():
+            rows = flat_rows(delta, lead)
+            if not self._tells_rows(lead, delta.numel(), block):
+                owners = self._weighed(unit, key, rows)
+            elif lead[0] != self.n or self.n * block != delta.numel():
+                owners = rows_by_block(len(rows), rows[0].numel(), block, self.n).to(delta.device)
         if self.owners.weighing:
             return
         if owners is not None:
-            a, delta = (by_example(rows_of(x, lead), owners, self.n) for x in (a, delta))
+            a, delta = (by_example(flat_rows(x, lead), owners, self.n) for x in (a, delta))
         self._serve(unit, delta, partial(unit.native, unit.module, a, delta, unit.pick(self.sinks), slot, self.n))
 
-    def _owners_of(self, unit: Unit, key: Any, delta: Tensor, lead: tuple[int, ...]) -> Tensor | None:
+    def _tells_rows(self, lead: tuple[int, ...], numel: int, block: Block) -> bool:
+        """Whether a block tells whose each row is: none is of several examples."""
+        if self.n <= 1 or not lead or not numel:
+            return True
+        rows = lead[0] if lead[1:] == (1,) else prod(lead)
+        return block > 0 and block % (numel // rows) == 0
+
+    def _shows_axis(self, shape: tuple[int, ...], axis: int, block: Block) -> bool:
+        """Whether a block shows that examples stand along an axis, in order."""
+        return self.n <= 1 or not prod(shape) or self.rows.shows(block, shape, axis)
+
+    def _weighed(self, unit: Unit, key: Any, rows: Tensor) -> Tensor | None:
+        """Whose rows these are, by values; None while that is being found out."""
         try:
-            return self.owners.of(key, delta, lead) if self.owners.doubts(lead) else None
+            return self.owners.of(key, rows)
         except MixedRows:
             raise NeedsEnclosing(unit, NO_ROWS.format(self.n)) from None
 
     def _deliver_replayed(
-        self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Any, delta: Tensor
+        self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Any, delta: Tensor, block: Block
     ) -> None:
-        lead = unit.lead(delta, k)
-        if batch_axis(unit.module, k) and self.owners.doubts(lead):  # rows are told apart along the first axis only
-            raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
-        owners = self._owners_of(unit, (key, k), delta, lead)
+        lead, axis = unit.lead(delta, k), batch_axis(unit.module, k)
+        owners = None
+        if lead and not self._shows_axis(tuple(delta.shape), axis, block):
+            owners = self._weighed(unit, (key, k), rows_of(delta.movedim(axis, 0), lead))
+            if axis and owners is not None:  # told apart by replay along the first axis only
+                if len(owners) != self.n or not in_order(owners, self.n):
+                    raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
+                owners = None
+        elif lead and self.n > 1 and delta.numel() and delta.shape[axis] != self.n:
+            owners = regular_owners(len(rows_of(delta, lead)), self.n).to(delta.device)
         if self.owners.weighing:
             return
         if call.changed():

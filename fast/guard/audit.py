@@ -3,8 +3,9 @@
 1. Sketched steps, summed, against the sketch of autograd's own gradient, parameter by parameter.
 2. Each example's loss times a power of two of its own: its features must follow, exactly, and no others. A model that
    mixes examples, or has them on another axis or in another order, fails.
-3. One example alone against the same example in its batch: a loss divided by the size of the batch fails. A model that
-   draws random numbers, a first state for instance, is not asked; in training mode, where it may be dropout, it fails.
+3. Some examples alone against themselves in their batch: a loss divided by the size of the batch fails, and so does a
+   number of steps that the batch decides. A model that draws random numbers, a first state for instance, is not asked;
+   in training mode, where it may be dropout, it fails.
 
 Under recompute, autograd's graph of a whole batch may not fit: 1 looks at two examples of it instead.
 """
@@ -38,6 +39,7 @@ ROUNDING = {torch.bfloat16: 1, torch.float16: 4}  # 32 otherwise
 PROPORTION = {torch.float64: 1e-6, torch.float16: 0.1}  # 1e-3 otherwise
 WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type, and not too far apart for half precision
 MANY = 2  # examples looked at under recompute
+SINGLE = 3  # examples of an audited batch that are run alone
 
 
 class Audited(Protocol):
@@ -52,6 +54,8 @@ class Audited(Protocol):
     memory: Memory
     work: Workspace
     tables: Tables
+    batches: int  # so far
+    draws: bool  # whether the last pass drew random numbers
 
     def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features: ...
 
@@ -67,8 +71,8 @@ class MixedExamples(AuditError):
 
 
 def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
-    """Raise AuditError, naming the parameter, if the features are not what autograd says."""
-    tolerance = max(TOLERANCE.get(dtype, 1e-3) for dtype in featurizer.dtypes)
+    """Raise AuditError, naming the parameter or the example, if the features are not what autograd says."""
+    tolerance = _tolerance(featurizer)
     n = len(features.ids)
     smaller = _smaller(featurizer, batch, features) if featurizer.memory.recompute and n > MANY else None
     part, own = smaller or (batch, features)
@@ -81,21 +85,37 @@ def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
             "would depend on its place in the data; call model.eval() first"
         )
     if n > 1 and not draws:
-        alone = smaller or _smaller(featurizer, batch, features, slice(n - 1, n))
-        if alone is not None:
-            _in_its_batch(features, alone[1], tolerance)
+        # One example that is as slow as the batch would not show that the batch decides how many steps are taken.
+        for i in _some(featurizer, n, SINGLE):
+            _alone(featurizer, batch, features, i, tolerance)
 
 
 def audit_again(featurizer: Audited, batch: Any, features: Features) -> None:
-    """A later batch: whether examples are mixed, or in another order, may depend on the data."""
-    if len(features.ids) > 1:
+    """Of a later batch, one example alone: whether examples are mixed, or in another order, may depend on the data."""
+    n = len(features.ids)
+    if n > 1 and not featurizer.draws:
         try:
-            _own_losses(featurizer, batch, features, _proportion(featurizer))
-        except MixedExamples as error:
+            _alone(featurizer, batch, features, _some(featurizer, n, 1)[0], _tolerance(featurizer))
+        except AuditError as error:
             raise AuditError(
                 f"{error}. The first batch did not show it: what was made since then may be wrong as well; mend the "
                 "model or the loss, and use a new folder"
             ) from None
+
+
+def _some(featurizer: Audited, n: int, count: int) -> list[int]:
+    """Different examples, drawn by the number of the batch."""
+    return [int(i) for i in np.random.default_rng(featurizer.batches).permutation(n)[:count]]
+
+
+def _alone(featurizer: Audited, batch: Any, features: Features, i: int, tolerance: float) -> None:
+    alone = _smaller(featurizer, batch, features, slice(i, i + 1))
+    if alone is not None:
+        _in_its_batch(features, alone[1], tolerance)
+
+
+def _tolerance(featurizer: Audited) -> float:
+    return max(TOLERANCE.get(dtype, 1e-3) for dtype in featurizer.dtypes)
 
 
 def _proportion(featurizer: Audited) -> float:

@@ -38,6 +38,11 @@ def certificate(x: Array, y: Array) -> Any:
     return (np.triu(minors, 1) ** 2).sum((-1, -2)) + 2 * ((x * y) ** 2).sum(-1)
 
 
+def certified_variance(m: int) -> Callable[[Array, Array], Any]:
+    """What the certificate says the variance is, at multiples of m."""
+    return lambda x, y: (2 * (x * x).sum(-1) * (y * y).sum(-1) - certificate(x, y)) / m
+
+
 def exact(value: float, m: int) -> Fraction:
     """The fraction with denominator up to m^2, or 65536 for small m, that a float64 stands for."""
     fraction = Fraction(value).limit_denominator(max(m * m, 2**16))
@@ -48,12 +53,8 @@ def exact(value: float, m: int) -> Fraction:
 
 def _cases(claim: Callable[[int], float], thorough: bool) -> Iterator[tuple[Any, str]]:
     for m in range(1, 33 if thorough else 17):
-
-        def variance(x: Array, y: Array, m: int = m) -> Any:  # what the certificate says it is, at multiples of m
-            return (2 * (x * x).sum(-1) * (y * y).sum(-1) - certificate(x, y)) / m
-
         form = count_sketch_moments(every_hash(4, m), m).variance
-        text = disagreement(form, variance, (4,), points(4, m), points(4))
+        text = disagreement(form, certified_variance(m), (4,), points(4, m), points(4))
         yield not text, f"m={m}: the certificate is not 2 |x|^2 |y|^2 - m Var: {text}"
         f = exact(claim(m), m)
         for d in (1, 2, 3, 8, 64, 1024):

@@ -18,6 +18,7 @@ import numpy as np
 
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
+from ..machinery.broken_sketches import last_one_wins
 from ..machinery.moments import every_count_sketch
 from ..machinery.statement import Verdict, statement
 from .fft import circular_convolution
@@ -34,12 +35,6 @@ def by_definition(sketch: TensorSketch) -> Array:
     for i, j in product(range(d), range(d2)):
         matrix[(int(rows.h[i]) + int(cols.h[j])) % m, i * d2 + j] = int(rows.s[i]) * int(cols.s[j])
     return matrix
-
-
-def _last_one_wins(sketch: TensorSketch, X: Array) -> Array:
-    y = np.zeros((*X.shape[:-2], sketch.m), dtype=X.dtype)
-    y[..., sketch.H.ravel()] = (sketch.S * X).reshape(*X.shape[:-2], -1)
-    return y
 
 
 def _absolute(sketch: TensorSketch, X: Array) -> Array:
@@ -79,7 +74,7 @@ def _cases(apply: Apply, thorough: bool) -> Iterator[tuple[Any, str]]:
     method="exact",
     claim=TensorSketch.apply,
     mutants={
-        "the last entry of a bucket replaces the others": _last_one_wins,
+        "the last entry of a bucket replaces the others": last_one_wins,
         "absolute values of the buckets": _absolute,
         "rows' hash used for columns too": _one_hash_for_both,
     },

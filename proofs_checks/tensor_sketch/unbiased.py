@@ -18,6 +18,7 @@ from jaxtyping import Int
 
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
+from ..machinery.broken_sketches import last_one_wins
 from ..machinery.moments import (
     Hashes,
     Moments,
@@ -41,12 +42,6 @@ class Claim(NamedTuple):
 
 def _row_signs_only(sketch: TensorSketch, X: Array) -> Array:
     return sketch.apply(X * sketch.cols.s)
-
-
-def _last_one_wins(sketch: TensorSketch, X: Array) -> Array:
-    y = np.zeros((*X.shape[:-2], sketch.m), dtype=X.dtype)
-    y[..., sketch.H.ravel()] = (sketch.S * X).reshape(*X.shape[:-2], -1)
-    return y
 
 
 def _cases(claim: Claim, thorough: bool) -> Iterator[tuple[Any, str]]:
@@ -75,7 +70,7 @@ def _is_identity(moments: Moments, where: str) -> tuple[Any, str]:
     mutants={
         "signs of the rows only": Claim(apply=_row_signs_only),
         "no sign hash for the columns": Claim(column_signs=no_signs),
-        "the last entry of a bucket replaces the others": Claim(apply=_last_one_wins),
+        "the last entry of a bucket replaces the others": Claim(apply=last_one_wins),
     },
 )
 def tensor_sketch_is_unbiased(claim: Claim, thorough: bool) -> Verdict:

@@ -20,7 +20,7 @@ import numpy as np
 from sdi.sketch import bounds
 from sdi.sketch.shipped.rademacher import RademacherSketch
 
-from ..count_sketch.bound import certificate
+from ..count_sketch.bound import certified_variance
 from ..machinery.agreement import Case, Factor, Shape, agreement, factor_of, ignores_zeros, smallest_factor
 from ..machinery.biquadratic import disagreement, points
 from ..machinery.moments import Moments
@@ -85,11 +85,7 @@ def rademacher_variance_is_exact(claim: Claim, thorough: bool) -> Verdict:
 def two_over_m(moments: Callable[[int], Moments], claim: Factor, widths: Iterable[int]) -> Iterator[Case]:
     """2/m is proven by CountSketch's certificate for these moments, approached by ones, and what is claimed."""
     for m in widths:
-
-        def variance(x: Array, y: Array, m: int = m) -> Any:  # as the certificate has it
-            return (2 * (x * x).sum(-1) * (y * y).sum(-1) - certificate(x, y)) / m
-
-        text = disagreement(moments(m).variance, variance, (4,), points(4, m), points(4))
+        text = disagreement(moments(m).variance, certified_variance(m), (4,), points(4, m), points(4))
         yield not text, f"m={m}: the certificate is not 2 |x|^2 |y|^2 - m Var: {text}"
     for m in (1, 2, 3, 16, 100, 256):
         ones = [(f"x = y = ones({d})", Fraction(2 * d - 2, d * m)) for d in (2, 64, 256)]

@@ -20,7 +20,7 @@ from sdi.cli.validate import validate_command
 from sdi.result.ranking import Top, check_order
 from sdi.version import __version__
 
-app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(experiment_app, name="experiment")
 
 

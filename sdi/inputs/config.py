@@ -22,7 +22,7 @@ from sdi.files import expand, write_whole
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.settings import NAMES as SETTINGS
 from sdi.inputs.settings import Settings
-from sdi.loop import Loop
+from sdi.loop import CALLS, Calls, Loop
 from sdi.version import __version__
 
 if sys.version_info >= (3, 11):
@@ -46,6 +46,7 @@ class Config:
     store: Path  # the run's folder; runs/NAME beside NAME.toml unless given
     result: Path  # result.safetensors in the store unless given
     end: str | None = None
+    calls: Calls = "one"
     eta: tuple[float, ...] | None = None
     settings: Settings = field(
         default_factory=Settings
@@ -53,7 +54,7 @@ class Config:
 
     @property
     def loop(self) -> Loop:
-        return Loop(body=self.body, step=self.step, end=self.end)
+        return Loop(body=self.body, step=self.step, end=self.end, calls=self.calls)
 
     def points(self) -> list[Checkpoint]:
         return find_checkpoints(self.checkpoints, self.eta)
@@ -110,7 +111,9 @@ def _typed(key: str, value: Any, path: Path) -> Any:
     """The value of one of the config's own keys as the dataclass holds it, or an error with the rule."""
     if key in SETTINGS:
         return value
-    if key in TEXTS:
+    if key == "calls":
+        rule, good = f"one of {CALLS}", value in CALLS
+    elif key in TEXTS:
         rule, good = "a text in quotes", isinstance(value, str) and value != ""
     else:
         kind: Any = (int, float) if key == "eta" else str

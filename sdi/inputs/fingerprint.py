@@ -36,12 +36,13 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
 
 def loop_names(model: Any, loop: Loop) -> dict[str, Any]:
     """The loop by names, whether it was given by names or by modules."""
-    names = {id(m): name for name, m in model.named_modules()} if hasattr(model, "named_modules") else {}
+    known = {id(m): name for name, m in model.named_modules()} if hasattr(model, "named_modules") else {}
 
     def name(entry: Any) -> Any:
-        return entry if entry is None or isinstance(entry, str) else names.get(id(entry), type(entry).__qualname__)
+        return entry if entry is None or isinstance(entry, str) else known.get(id(entry), type(entry).__qualname__)
 
-    return {"body": [name(entry) for entry in loop.body], "step": name(loop.step), "end": name(loop.end)}
+    names_of = {"body": [name(entry) for entry in loop.body], "step": name(loop.step), "end": name(loop.end)}
+    return names_of if loop.calls == "one" else {**names_of, "calls": loop.calls}
 
 
 def loss_fingerprint(loss: Any) -> str:

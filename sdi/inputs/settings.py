@@ -52,8 +52,9 @@ class Settings:
     dtype: of the numbers in the store: "float32", "float16" or "float64".
     repeats: average over so many independent sketches and measure the error from their spread.
     shard: examples in a file of the store: what a killed run may lose.
-    audit: "first" checks the first batch of each side against autograd, and batches 2, 4, 8, ... for examples that are
-        mixed or in another order; "every" checks all batches in both ways; "off" none.
+    audit: "first" checks the first batch of each side against autograd and some of its examples alone, and of later
+        batches one example alone in every batch of a new size or number of steps, and for at most 3% of all examples;
+        "every" checks all batches like the first; "off" none.
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
         hooks as long as they fit into the budget.
     budget: bytes that a pass may take; by default half of what is free.

@@ -15,6 +15,7 @@ from sdi.errors import StoreError
 from sdi.files import expand
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.fingerprint import loop_names, loss_fingerprint, model_fingerprint
+from sdi.inputs.frozen import frozen_note
 from sdi.inputs.settings import Settings, SettingsArguments, changed, takes_settings
 from sdi.loop import Loop, check_loop
 from sdi.result.labelled import Labelled
@@ -72,7 +73,7 @@ def attribute(
                 f"and {settings.repeats} repeats, got a {type(loader).__name__}, which is used up after one; write "
                 "list(...)"
             )
-    info = run_info(points, settings)
+    info = run_info(points, settings, frozen_note(model, loop))
     sides = {"train": Side("train", train), "query": Side("query", query)}
     if settings.backend == "exact":
         if store is not None:
@@ -152,9 +153,9 @@ def average(results: Sequence[Result]) -> Result:
     )
 
 
-def run_info(points: Sequence[Checkpoint], settings: Settings) -> dict[str, Any]:
+def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[str] = ()) -> dict[str, Any]:
     """What a result says of how it was made, and what a reader should know."""
-    notes = []
+    notes = list(also)
     for p in points:
         rates = p.eta if isinstance(p.eta, dict) else {"all": p.eta}
         zero = [name for name, eta in rates.items() if eta == 0]

@@ -6,21 +6,17 @@ for the plan and the memory, once for the clock.
 
 from __future__ import annotations
 
-import ctypes
-import gc
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sdi.backends import backend as backend_named
 from sdi.inputs.batches import count_examples, name_examples, read_batches
+from sdi.run.resident_memory import give_back, read_peak, start_peak
 from sdi.run.runs import Run, open_stores
 
 Tell = Callable[[str], None]
@@ -129,44 +125,11 @@ def _measure(work: Callable[[], Any]) -> tuple[Any, float, int | None]:
 
     The first time takes pages that the second finds ready: watched alone, the second would seem to need none.
     """
-    _give_back()
-    held = _start_peak()
+    give_back()
+    held = start_peak()
     out = work()
     began = time.perf_counter()
     work()
     seconds = time.perf_counter() - began
-    peak = _read_peak()
+    peak = read_peak()
     return out, seconds, None if held is None or peak is None else max(peak - held, 0)
-
-
-def _give_back() -> None:
-    """Free pages that an earlier run has left: found ready, they would hide what this one takes."""
-    gc.collect()
-    with suppress(AttributeError, OSError):  # not glibc: nothing to trim
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _start_peak() -> int | None:
-    """Put the peak mark back to what is held now, and return that."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        return int(torch.cuda.memory_allocated())
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
-
-
-def _read_peak() -> int | None:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        return int(torch.cuda.max_memory_allocated())
-    return _status("VmHWM")
-
-
-def _status(name: str) -> int | None:
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(name + ":"):
-                return int(line.split()[1]) * 1024
-    return None

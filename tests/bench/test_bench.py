@@ -33,6 +33,8 @@ from sdi.bench.workers.environment import Environment
 from sdi.bench.workers.peak import peak_over_model
 from sdi.bench.workers.remote import Remote, WorkerEnded, WorkerFailed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

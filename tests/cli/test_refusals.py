@@ -11,6 +11,9 @@ from cli_cases import call, edit, made, project, runner
 
 from sdi.cli import app
 
+pytestmark = pytest.mark.slow
+
+
 __all__ = ["made", "project"]
 
 

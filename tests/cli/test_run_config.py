@@ -17,6 +17,9 @@ import sdi
 import sdi.run.inspect
 from sdi.inputs.checkpoints import Checkpoint
 
+pytestmark = pytest.mark.slow
+
+
 __all__ = ["made", "project"]
 
 
@@ -139,8 +142,8 @@ def test_inspect_sees_everything_and_writes_nothing(project):
 def test_memory_is_counted_after_a_pass_that_is_thrown_away(project, monkeypatch):
     """What a library loads on first use would be charged to the side that comes first."""
     fast = sdi.backend("fast")
-    seen, start, run = [], sdi.run.inspect._start_peak, fast.Featurizer.__call__
-    monkeypatch.setattr(sdi.run.inspect, "_start_peak", lambda: (seen.append("mark"), start())[1])
+    seen, start, run = [], sdi.run.inspect.start_peak, fast.Featurizer.__call__
+    monkeypatch.setattr(sdi.run.inspect, "start_peak", lambda: (seen.append("mark"), start())[1])
     monkeypatch.setattr(fast.Featurizer, "__call__", lambda *args: (seen.append("pass"), run(*args))[1])
     call("inspect", project / "run.toml")
     assert seen == ["pass", "mark", "pass", "pass"] * 2

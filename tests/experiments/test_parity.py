@@ -38,6 +38,9 @@ from sdi.experiments.parity.strings import (
 )
 from sdi.experiments.parity.training import Progress
 
+pytestmark = pytest.mark.slow
+
+
 SMOKE = CONFIGS["smoke"]
 TINY = replace(SMOKE, longest=3, d=8, heads=2, patience=4, settle=8, check=6, checkpoints=2)
 

@@ -64,7 +64,7 @@ class Conv1D(nn.Module):
 class LoRA(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.base = nn.Linear(D, D).requires_grad_(False)
+        self.base = nn.Linear(D, D)
         self.A, self.B = nn.Parameter(torch.ones(2, D)), nn.Parameter(torch.ones(D, 2))
 
     def forward(self, s: Tensor) -> Tensor:

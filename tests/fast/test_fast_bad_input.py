@@ -13,8 +13,6 @@ from fast_cases import (
     D,
     Looped,
     assert_near,
-    batch_second,
-    batch_second_loss,
     features_of,
     leaving_as_it_came,
     make,
@@ -192,13 +190,6 @@ REFUSALS: dict[str, Refusal] = {
         {},
         CoverageError,
         r"got torch\.complex64",
-    ),
-    "batch not first": (
-        plain,
-        batch_second_loss,
-        {"batch": batch_second()},
-        CoverageError,
-        r"'core\.0\.weight' \(6, 6\) cannot be covered: its call does not carry one row for each of the 3 examples",
     ),
     "loop in a bare parameter's module": (
         plain,

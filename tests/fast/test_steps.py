@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sdi import Features, Loop
-from sdi.fast import Featurizer, LoopedTransformer, coverage, token_cross_entropy
+from sdi.errors import CoverageError
+from sdi.fast import Featurizer, LoopedTransformer, coverage, featurize, token_cross_entropy
 from sdi.inputs.looped_config import LoopedConfig
 
 MEMORY = pytest.mark.parametrize("memory", ["hooks", "recompute"])
@@ -101,9 +103,60 @@ def preference_loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 def test_two_forward_passes_in_one_loss_add_up_step_by_step(memory: str) -> None:
     model, batch = make(core(), norm=nn.LayerNorm(D)), make_xy()
     batch["x2"] = make_xy(seed=9)["x"]
-    features = features_of(model, batch, preference_loss, memory=memory)
+    with pytest.raises(
+        CoverageError, match=r"calls the model again after 3 steps.* calls='restart'.* calls='continue'"
+    ):
+        features_of(model, batch, preference_loss, memory=memory)
+    restart = replace(body_of(model), calls="restart")
+    features = features_of(model, batch, preference_loss, memory=memory, loop=restart)
     assert_is_truth(features, step_truth(model, preference_loss, batch, 3))
     assert features.phi.shape[1] == 3
+    on = features_of(model, batch, preference_loss, memory=memory, loop=replace(restart, calls="continue"))
+    assert on.phi.shape[1] == 5
+    folded = on.phi[:, :3] + np.pad(on.phi[:, 3:], ((0, 0), (0, 1), (0, 0)))
+    assert_near(folded, features.phi, row_norms(features.values), "rounds", 1e-12)
+
+
+class Injected(nn.Module):
+    """inject, then core, six times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inject, self.core, self.head = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        s = x
+        for _ in range(6):
+            s = torch.tanh(self.core(self.inject(s) + x))
+        return self.head(s).squeeze(-1)
+
+
+def test_a_step_that_begins_with_the_second_module_is_refused_with_the_first() -> None:
+    model, batch = Injected().double(), {"x": torch.randn(3, D, dtype=torch.float64)}
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        return model(batch["x"]).square()
+
+    for body in (["inject", "core"], ["core", "inject"]):
+        with pytest.raises(CoverageError, match=r"'inject' is called 6 times.* did you mean step='inject'\?"):
+            featurize(model, loss, batch, loop=Loop(body=body, step="core"))
+        assert featurize(model, loss, batch, loop=Loop(body=body, step="inject")).outside is None
+
+
+def test_parameters_that_training_does_not_move_are_left_out_unless_named() -> None:
+    model, batch = Injected().double(), {"x": torch.randn(3, D, dtype=torch.float64)}
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        return model(batch["x"]).square()
+
+    def traced(*body: str) -> list[str]:
+        return [b.name for b in featurize(model, loss, batch, loop=Loop(body=body, step="inject")).blocks]
+
+    model.inject.bias.requires_grad_(False)
+    assert traced("inject", "core") == ["inject.weight", "core.weight", "core.bias"]
+    assert traced("inject", "inject.bias") == ["inject.weight", "inject.bias"]
+    model.requires_grad_(False)
+    assert traced("inject") == ["inject.weight", "inject.bias"]
 
 
 @MEMORY

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sdi import LinearSketch
-from sdi.sketch.hashing import bits
+from sdi.sketch import bits
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,3 @@ def assert_close(x: np.ndarray, y: np.ndarray, what: str = "", rtol: float = 1e-
     size = max(np.abs(x).max(initial=0), np.abs(y).max(initial=0))
     error = np.abs(np.asarray(x) - np.asarray(y)).max(initial=0)
     assert error <= rtol * size, f"{what}: differ by {error} of {size}"
-
-
-def largest(arrays: dict[str, np.ndarray]) -> float:
-    return max(float(np.abs(array).max()) for array in arrays.values())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from paths import ROOT
 from test_readme import blocks
 
 from sdi.sketch.load import load_sketch
 from sdi.validate import PROPERTIES
+
+pytestmark = pytest.mark.slow
+
 
 PAGE = "docs/new-sketch.md"
 

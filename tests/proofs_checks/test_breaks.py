@@ -17,6 +17,9 @@ from sdi.proofs_checks.variants import drawn_variants
 from sdi.sketch.shipped.count_and_tensor import CountSketch
 from sdi.validate.properties.scale import columns_of, draws_needed
 
+pytestmark = pytest.mark.slow
+
+
 needs_compiled = pytest.mark.skipif(native.library() is None, reason="the compiled kernels were not built")
 
 

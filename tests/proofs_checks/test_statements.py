@@ -6,6 +6,9 @@ import pytest
 
 import sdi.proofs_checks as proofs
 
+pytestmark = pytest.mark.slow
+
+
 STATEMENTS = proofs.statements()
 
 

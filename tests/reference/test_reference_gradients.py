@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from reference_cases import H, along, assert_inner_product, direction, largest, loss_of, nudged
+from reference_cases import H, along, assert_inner_product, direction, loss_of, nudged
 
 from sdi import LoopedConfig
+from sdi.proofs_checks.machinery.looped_models import largest
 from sdi.reference import gradient, step_gradients, token_cross_entropy
 from sdi.testing import LoopedCase, looped_cases, make_batch, make_model
+
+pytestmark = pytest.mark.slow
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)

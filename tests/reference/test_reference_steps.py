@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
-from reference_cases import assert_close, largest, loss_of
+from reference_cases import assert_close, loss_of
 
 from sdi import LoopedConfig
+from sdi.proofs_checks.machinery.looped_models import largest
 from sdi.reference import gradient, step_gradients, token_cross_entropy
 from sdi.testing import LoopedCase, looped_cases, make_batch, make_model
 

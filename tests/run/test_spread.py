@@ -17,6 +17,8 @@ from sdi.run.spread import best_widths, share, smooth_above, smooth_below, sprea
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 
+pytestmark = pytest.mark.slow
+
 
 def bound(widths: dict[str, int], cost: dict[str, float], sizes: dict[str, int]) -> float:
     return sum(c / widths[name] for name, c in cost.items() if widths[name] < sizes[name])

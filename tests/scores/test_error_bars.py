@@ -25,6 +25,9 @@ from sdi.run.choose_m import relative_error
 from sdi.scores.standard_error import Z95, sizes
 from sdi.sketch.bounds import worst_case
 
+pytestmark = pytest.mark.slow
+
+
 __all__ = ["world"]
 
 SEEDS, ALPHA = range(1000, 1200), 1e-3

@@ -36,6 +36,9 @@ from sdi.testing import (
 )
 from sdi.testing.strategies import KINDS
 
+pytestmark = pytest.mark.slow
+
+
 pytest_plugins = ["pytester"]
 exact = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 CONFIG = LoopedConfig(vocab=4, classes=3, d=4, heads=1, tau=2, length=4)

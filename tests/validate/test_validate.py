@@ -39,6 +39,9 @@ from sdi.validate.statistics.mean_test import COARSEST, POWER, draws_to_see, mea
 from sdi.validate.statistics.sign_test import products_needed, signs_are_fair
 from sdi.validate.statistics.variance_test import variance_is_at_most
 
+pytestmark = pytest.mark.slow
+
+
 BROKEN, GOOD = Path(broken_sketches.__file__), Path(good_sketch.__file__)
 ENOUGH = 700  # draws that decide every property of Good, and of all that ship but the mask
 ALPHA, CHANCE = 0.05, 1e-6  # the rate that is tested, and the probability that its test fails by chance
