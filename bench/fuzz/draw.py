@@ -33,6 +33,7 @@ EXTRAS = (
     "deep",
     "in place",
     "two forwards",
+    "two rounds",
     "twice in a step",
     "training mode",
     "a dict comes back",
@@ -51,6 +52,7 @@ NOT_TOGETHER = (
     {"reentrant checkpoint", "keywords"},
     {"reentrant checkpoint", "a dict comes back"},
     {"side", "side at times"},
+    {"two forwards", "two rounds"},
     {"reentrant checkpoint", "side at times"},
     {"reentrant checkpoint", "side"},  # what is left on the side has no graph
     {"reentrant checkpoint", "detach"},  # nor has what is checkpointed, if its input has none
@@ -144,9 +146,9 @@ def is_valid(one: Description) -> bool:
         and not (has & {"halting", "tau"} and one.carry != "as it is")
         and not ("twice in a step" in has and one.step != "tick")  # a step begins at every call of its module
         and not (one.mixing == "steps by size" and one.when == "always")  # which mixes nothing
-        and not (one.mixing in IN_LOOP and has & {"halting", "tau", "deep"})
+        and not (one.mixing in IN_LOOP and has & {"halting", "tau", "deep", "two rounds"})
         # Steps may end earlier alone: what is done with all of them, or after the last, would be done elsewhere.
-        and not (has & {"halting", "tau"} and has & {"deep", "side", "side at times", "hook"})
+        and not (has & {"halting", "tau"} and has & {"deep", "side", "side at times", "hook", "two rounds"})
         and not (has & {"halting", "tau"} and has & {"after", "tied head", "head in the body"} and "end" not in has)
     )
 
