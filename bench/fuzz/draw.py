@@ -33,6 +33,7 @@ EXTRAS = (
     "deep",
     "in place",
     "two forwards",
+    "two rounds",
     "twice in a step",
     "training mode",
     "a dict comes back",
@@ -51,6 +52,7 @@ NOT_TOGETHER = (
     {"reentrant checkpoint", "keywords"},
     {"reentrant checkpoint", "a dict comes back"},
     {"side", "side at times"},
+    {"two forwards", "two rounds"},
     {"reentrant checkpoint", "side at times"},
     {"reentrant checkpoint", "side"},  # what is left on the side has no graph
     {"reentrant checkpoint", "detach"},  # nor has what is checkpointed, if its input has none
@@ -89,9 +91,10 @@ def _draw(dice: random.Random) -> Description:
         return favourite if dice.random() < 0.4 else dice.randint(low, high)
 
     def batches(most: int, examples: int, length: int) -> Batches:
+        """Later batches have the favourite size more often than first ones, which are looked at more closely."""
         found: list[tuple[int, int]] = []
-        for _ in range(dice.randint(1, most)):
-            n = size()
+        for k in range(dice.randint(1, most)):
+            n = favourite if dice.random() < (0.25 if k < 2 else 0.6) else dice.randint(1, 5 if k == 0 else 3)
             if sum(m for m, _ in found) + n <= examples:
                 found.append((n, length if dice.random() < 0.7 else size()))
         return tuple(found)
@@ -107,8 +110,8 @@ def _draw(dice: random.Random) -> Description:
         d=size(2),
         tau=dice.randint(2, 3),
         k=size(2),
-        train=batches(4, 10, length),
-        query=batches(2, 5, length),
+        train=batches(4, 12, length),
+        query=batches(3, 7, length),
         tokens=tokens,
         cells=tuple(cells),
         carry=dice.choice(list(PACK)) if dice.random() < 0.2 else "as it is",
@@ -143,9 +146,9 @@ def is_valid(one: Description) -> bool:
         and not (has & {"halting", "tau"} and one.carry != "as it is")
         and not ("twice in a step" in has and one.step != "tick")  # a step begins at every call of its module
         and not (one.mixing == "steps by size" and one.when == "always")  # which mixes nothing
-        and not (one.mixing in IN_LOOP and has & {"halting", "tau", "deep"})
+        and not (one.mixing in IN_LOOP and has & {"halting", "tau", "deep", "two rounds"})
         # Steps may end earlier alone: what is done with all of them, or after the last, would be done elsewhere.
-        and not (has & {"halting", "tau"} and has & {"deep", "side", "side at times", "hook"})
+        and not (has & {"halting", "tau"} and has & {"deep", "side", "side at times", "hook", "two rounds"})
         and not (has & {"halting", "tau"} and has & {"after", "tied head", "head in the body"} and "end" not in has)
     )
 

@@ -49,7 +49,7 @@ main()
 def write_script(one: Description, fault: Outcome) -> str:
     """Plain Python that needs only torch, NumPy and sdi."""
     oracle = inspect.getsource(untied)
-    oracle = oracle[oracle.index("class Copies") :]
+    oracle = oracle[oracle.index("def body_parameters") :]
     head = (
         f'"""{fault.kind}, memory={fault.memory!r}: {fault.words}\n\nDrawn by sdi-bench fuzz:\n{one.to_json()}\n"""\n'
     )

@@ -10,6 +10,15 @@ import numpy as np
 import torch
 
 
+def body_parameters(model: Any, body: list[str]) -> dict[str, Any]:
+    """The parameters under these names, without frozen ones, unless these are named themselves, or all are frozen."""
+    every = dict(model.named_parameters(remove_duplicate=False))
+    inside = {id(p): p for name, p in every.items() for b in body if name == b or name.startswith(b + ".")}
+    kept = {k for k, p in inside.items() if p.requires_grad} or set(inside)
+    kept |= {id(every[name]) for name in body if name in every}
+    return {name: p for name, p in model.named_parameters() if id(p) in kept}
+
+
 class Copies:
     """Fresh copies of a model's body for each step, put in place when the model says that the step begins.
 
@@ -17,12 +26,8 @@ class Copies:
     """
 
     def __init__(self, model: Any, body: list[str]) -> None:
-        every = dict(model.named_parameters(remove_duplicate=False))
-        inside = {id(p) for name, p in every.items() for b in body if name == b or name.startswith(b + ".")}
+        self.parameters = body_parameters(model, body)
         self.steps: dict[Any, dict[str, Any]] = {}
-        own = {name: p for name, p in model.named_parameters() if id(p) in inside}
-        moved = {name: p for name, p in own.items() if p.requires_grad or name in body}
-        self.parameters = moved if any(p.requires_grad for p in own.values()) else own
         names = {id(p): name for name, p in self.parameters.items()}
         self.places = [
             (module, local, names[id(p)])

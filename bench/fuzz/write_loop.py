@@ -15,7 +15,7 @@ PACK = {  # how the state is packed before the loop, and unpacked in a step and 
 
 def write_loop(one: Description) -> list[str]:
     """The lines of a model's forward that run the steps."""
-    count, inside = "TAU", ["self.at(t)"]
+    count, inside = "TAU", ["self.at(self.done + t)" if "two rounds" in one.extras else "self.at(t)"]
     if "tau" in one.extras:
         count = "int(batch['tau'].max())"
     if one.mixing == "steps by size":

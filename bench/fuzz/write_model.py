@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 """
+AT = "    def at(self, t):\n        pass\n\n"
 LOSSES = {
     "square": "losses = (y - batch['y']).square().flatten(1).mean(1)",
     "root": "losses = (y - batch['y']).square().flatten(1).mean(1).sqrt()",
@@ -125,13 +126,17 @@ def _model(one: Description) -> str:
     if "after" in one.extras:
         body += _call(one, 0, "self.core")
     body.append("return self.head(h)" + ("[..., :2]" if tied_head else ""))
-    return _class("Model", init, "batch", body, "    def at(self, t):\n        pass\n\n")
+    return _class(
+        "Model", init, "batch", body, AT + "    done = 0  # steps of earlier rounds\n\n" * ("two rounds" in one.extras)
+    )
 
 
 def _loss(one: Description) -> str:
     body = ["y = model(batch)"]
     if "two forwards" in one.extras:
         body.append("y = y + model({**batch, 'x': batch['x'].cos()})")
+    if "two rounds" in one.extras:
+        body += ["model.done = TAU", "y = y + model({**batch, 'x': batch['x'].cos()})", "model.done = 0"]
     body += LOSSES[one.loss].split("\n")
     if "side" in one.extras:
         body.append("losses = losses + 0.1 * model.core.aux")
@@ -177,14 +182,14 @@ def _make(one: Description) -> str:
     body = [one.step, *body] if one.step in ("norm", "join") else body
     body += [name for name in ("read", "head") if f"{name} in the body" in one.extras]
     shared = ["places"] if "shared array" in one.extras else []
-    end = "end" if "end" in one.extras else None
+    calls = "restart" if "two forwards" in one.extras else "continue" if "two rounds" in one.extras else "one"
+    loop = {"body": body, "step": one.step, "end": "end" if "end" in one.extras else None, "calls": calls}
     return (
         "def make_model(seed):\n"
         + "".join(f"    {line}\n" for line in made)
         + "\n\ndef make_batch(n, length, seed):\n"
         + "".join(f"    {line}\n" for line in batch)
-        + f"\n\nSHARED = {shared}\n"
-        + f"LOOP = {{'body': {body}, 'step': {one.step!r}, 'end': {end!r}, 'calls': {calls!r}}}\n"
+        + f"\n\nSHARED = {shared}\nLOOP = {loop}\n"
     )
 
 

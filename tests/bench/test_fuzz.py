@@ -24,7 +24,7 @@ from sdi.bench.fuzz.mixing import MIXING
 from sdi.bench.fuzz.script import write_script
 from sdi.bench.fuzz.shrink import shrink
 from sdi.bench.fuzz.styles import STYLES
-from sdi.bench.fuzz.untied import examples, scores, step_gradients
+from sdi.bench.fuzz.untied import body_parameters, examples, scores, step_gradients
 from sdi.bench.harness.record import Record
 from sdi.fast.featurizer import Featurizer
 
@@ -73,15 +73,12 @@ def oracle_gradients(one: Description) -> tuple[Any, Any, dict[str, Any], Any]:
     return *step_gradients(model, text["loss"], text["LOOP"]["body"], example), text, example
 
 
-def body_of(model: Any, body: list[str]) -> dict[str, Any]:
-    return {name: p for name, p in model.named_parameters() if any(name == b or name.startswith(f"{b}.") for b in body)}
-
-
 @pytest.mark.parametrize("index", range(40))
 def test_the_oracles_steps_sum_to_autograds_gradient(index: int) -> None:
     phi, outside, text, example = oracle_gradients(draw(SEED, index))
-    model = text["make_model"](draw(SEED, index).seed).requires_grad_(True)
-    body = body_of(model, text["LOOP"]["body"])
+    model = text["make_model"](draw(SEED, index).seed)
+    body = body_parameters(model, text["LOOP"]["body"])
+    model.requires_grad_(True)
     grads = torch.autograd.grad(text["loss"](model, example).sum(), list(body.values()), allow_unused=True)
     whole = [torch.zeros_like(p) if g is None else g for p, g in zip(body.values(), grads, strict=True)]
     truth = torch.cat([g.double().flatten() for g in whole]).numpy()
@@ -133,7 +130,7 @@ def test_an_oracles_step_is_the_finite_difference_of_that_steps_weights(one: Des
     values = []
     for sign in (1, -1):
         model = text["make_model"](one.seed)
-        body = body_of(model, text["LOOP"]["body"])
+        body = body_parameters(model, text["LOOP"]["body"])
         generator = torch.Generator().manual_seed(3)
         moves = {n: torch.randn(p.shape, generator=generator, dtype=p.dtype) for n, p in body.items()}
         before = {n: p.detach().clone() for n, p in body.items()}
