@@ -20,10 +20,7 @@ def body_parameters(model: Any, body: list[str]) -> dict[str, Any]:
 
 
 class Copies:
-    """Fresh copies of a model's body for each step, put in place when the model says that the step begins.
-
-    Of what training does not move there are none, unless nothing is moved.
-    """
+    """Fresh copies of a model's body for each step, put in place when the model says that the step begins."""
 
     def __init__(self, model: Any, body: list[str]) -> None:
         self.parameters = body_parameters(model, body)

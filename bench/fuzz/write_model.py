@@ -149,7 +149,6 @@ def _loss(one: Description) -> str:
 
 def _make(one: Description) -> str:
     """make_model, make_batch and LOOP."""
-    calls = "restart" if "two forwards" in one.extras else "one"
     made = ["model = Model().double()"]
     if any(cell == "cast" for cell, _ in one.cells):
         made += ["for part in model.modules():", "    if isinstance(part, Cast):", "        part.float()"]

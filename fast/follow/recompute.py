@@ -6,6 +6,7 @@ outermost call. Peak memory then holds one unit's activations, and the inputs of
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -77,6 +78,7 @@ class _Wrapped:
         outputs = _Recompute.apply(run, start, *tensors)  # type: ignore[no-untyped-call]
         out = run.merge(outputs)
         run.put_back(out[len(out) - len(run.left) :])
+        run.given = [weakref.ref(y) for y in out if run.left and isinstance(y, Tensor)]
         return pytree.tree_unflatten(out[: len(out) - len(run.left)], run.out_spec)
 
 
@@ -88,6 +90,7 @@ class _Run:
         self.slot = wrapped.tracer.slot
         self.constants: list[Any] = []
         self.out_spec: Any = None
+        self.given: list[Any] = []  # its outputs, where it has left something, too
         self.left: list[tuple[nn.Module, str]] = []  # where the call has left a tensor for others: outputs as well
         for x in call.leaves:
             if isinstance(x, Tensor):
@@ -151,6 +154,11 @@ class _Recompute(torch.autograd.Function):
         ours = tracer.in_our_pass  # not a gradient that the user's code takes, perhaps several times
         if ours and not tracer.owners.weighing:
             ctx.run = None
+        if any(getattr(y(), "_backward_hooks", None) for y in run.given):
+            raise CoverageError(
+                f"a {type(run.call.module).__name__} leaves a value on itself, and a hook stands on what it returns: "
+                "when it is run again, the hook would not see the value's gradient; use memory='hooks'"
+            )
         if run.call.changed():
             raise RuntimeError(
                 f"an input of the {type(run.call.module).__name__} was changed in place after or during its call, so "

@@ -159,7 +159,10 @@ def _against_autograd(featurizer: Audited, batch: Any, features: Features, toler
         random = RandomState()
         losses = featurizer.loss(featurizer.model, batch)
         draws = random.has_moved()
-        gradients = torch.autograd.grad(losses.sum(), list(parameters.values()), allow_unused=True)
+        wanted = list(parameters.values())
+        gradients: tuple[Any, ...] = (None,) * len(wanted)
+        if losses.requires_grad:  # some examples may reach no parameter of the body
+            gradients = torch.autograd.grad(losses.sum(), wanted, allow_unused=True)
     acc = Accumulator(featurizer.sketch, False, featurizer.dtype, featurizer.work.device)
     acc.open(1, 1)
     sinks = make_sinks(acc, featurizer.work, featurizer.tables)

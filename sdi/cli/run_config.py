@@ -83,7 +83,9 @@ def find_tops(
     found = _find_run(source, queries)
     if found.store is None:
         return _from_result(found.find_result(), queries, k, steps, by)
-    return sdi.stream_top(found.store, found.points, queries, k, steps, by, train=found.train, stderr=found.stderr), None
+    return sdi.stream_top(
+        found.store, found.points, queries, k, steps, by, train=found.train, stderr=found.stderr
+    ), None
 
 
 def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:

@@ -334,7 +334,14 @@ def test_the_audit_runs_unless_it_is_off(world: World) -> None:
     with pytest.raises(sdi.AuditError, match=r"\(train, checkpoint .*/step-9.safetensors\)$"):
         world.attribute(loss=mixed, audit="first", store=world.store)
     assert not world.store.exists()
-    world.attribute(loss=mixed, audit="off")
+
+    def averaged(model: Any, batch: Any) -> Any:
+        losses = token_cross_entropy(model, batch)
+        return losses / len(losses)
+
+    with pytest.raises(sdi.AuditError, match="divided by the size of the batch"):
+        world.attribute(loss=averaged, audit="first")
+    world.attribute(loss=averaged, audit="off")
 
 
 def test_the_defaults_are_those_of_the_text(world: World) -> None:
