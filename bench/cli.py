@@ -175,6 +175,7 @@ def variants(
 )
 def fuzz(
     models: Annotated[int, typer.Option(min=1, help="How many.")] = 10_000,
+    files: Annotated[int, typer.Option(min=0, help="Instead: harm files of stores and results, so many times.")] = 0,
     only: Annotated[str, typer.Option(help="Only models with this feature, such as 'side' or 'cell: gate'.")] = "",
     keep: Annotated[Path, typer.Option(help="A folder for scripts that show what went wrong.")] = Path("fuzz-faults"),
     processes: Annotated[int, typer.Option(min=1, help="Models checked at the same time.")] = 2,
@@ -184,6 +185,11 @@ def fuzz(
 ) -> None:
     from .commands.fuzz import FuzzWork, measure_fuzz
 
+    if files:
+        from .commands.fuzz_files import measure_files
+
+        run(lambda tell: measure_files(files, seed, tell), json, None, quick)
+        return
     check_folder("--keep", keep)
     ledger = Ledger(json)
     work = FuzzWork(20 if quick else models, seed, only, keep, processes)

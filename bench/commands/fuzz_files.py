@@ -25,6 +25,8 @@ from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
 from sdi.store.store import Store
 
+from ..harness.record import Record, Table
+
 OURS = (ValueError, OSError)  # StoreError, SketchMismatch and NonFiniteError are ValueErrors
 POINTS = tuple(Checkpoint(Path(f"step-{k}.safetensors"), eta, f"{k}" * 64) for k, eta in ((1, 0.1), (2, 0.05)))
 IDS = {"train": tuple(f"t-{k}" for k in range(6)), "query": ("q-0", "q-1")}
@@ -235,3 +237,13 @@ def _write_all(folder: Path, whole: dict[Path, bytes]) -> None:
     for path, content in whole.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def measure_files(n: int, seed: int, tell: Callable[[str], None]) -> Record:
+    """The counts of `fuzz_files` as a record, with the bars that it must meet."""
+    found = fuzz_files(n, seed, tell)
+    counts = {name: getattr(found, name) for name in ("refused", "identical", "different", "raw")}
+    table = Table("Harmed files", tuple(counts), [[f"{count:,}" for count in counts.values()]])
+    bad = Table("What went wrong", ("trial",), [[line] for line in found.bad[:50]])
+    figures = {name: [float(count)] for name, count in counts.items()}
+    return Record("fuzz files", {"trials": n, "seed": seed}, figures, [table, *([bad] if found.bad else [])])
