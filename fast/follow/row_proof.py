@@ -53,8 +53,8 @@ class RowProof:
         return self.block_of(get_gradient_edge(x).node, 0)
 
     def reaches(self, node: Any) -> bool:
-        """Whether the losses depend on a node, as far as the graph has been followed."""
-        return node in self._missing
+        """Whether the losses depend on a node, as far as was followed: not yet above a unit that is run again."""
+        return node in self._found
 
     def shows(self, block: Block, shape: Shape, axis: int) -> bool:
         """Whether a tensor of this block holds example 0 first, then example 1, and so on, along an axis.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,7 +14,8 @@ from odd_models import CORE, Own, is_truth, squares
 from torch import Tensor, nn
 
 from sdi import Loop
-from sdi.fast import Featurizer, featurize
+from sdi.bench.work.cases import gpt, sudoku
+from sdi.fast import Featurizer, featurize, token_cross_entropy
 from sdi.fast.follow import one_pass
 from sdi.fast.follow.row_proof import RowProof
 from sdi.fast.follow.row_rules import SHARED, UNKNOWN
@@ -197,6 +199,16 @@ def test_examples_may_stand_on_the_second_axis_even_if_sequences_are_as_long(n: 
         one = {k: v[:, i : i + 1] for k, v in batch.items()}
         alone = features_of(model, one, batch_second_loss, audit="off", memory=memory)
         torch.testing.assert_close(torch.tensor(features.values[i]), torch.tensor(alone.values[0]))
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+@pytest.mark.parametrize("case", [gpt(quick=True), sudoku(quick=True)], ids=["gpt", "sudoku"])
+def test_the_models_that_are_benchmarked_cost_no_second_pass(
+    case: Any, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_pass, "loss_weights", None)
+    run = Featurizer(case.model(), token_cross_entropy, loop=case.config.loop(), memory=memory, audit="off")
+    assert np.isfinite(run(case.batch()).values).all()
 
 
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
