@@ -1,4 +1,4 @@
-"""one_thread: PyTorch on one thread for a while. Tensors that are small only wait for one another's threads."""
+"""one_thread: PyTorch on one thread for a while. Threads that share the work of small tensors wait for one another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """As many as before in the end."""
+    """Set PyTorch to one thread, and restore the number of threads afterwards."""
     import torch
 
     before = torch.get_num_threads()
