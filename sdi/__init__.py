@@ -63,7 +63,7 @@ __all__ = [
 
 
 def coverage(model: Any, loss: Any, batch: Any, *, loop: Loop, sketch: SketchMap | None = None) -> Any:
-    """Run one batch and list every body parameter: shape, route, sketch, and how often it was called. Prints as a table.
+    """Run one batch; list every body parameter with its shape, route, sketch and number of calls. Prints as a table.
 
     model: an `nn.Module`. loss: a function of model and batch that returns one value per example.
     batch: a batch as `loss` takes it. loop: the parameters to cover, and the module whose call begins a step.

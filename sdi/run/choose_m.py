@@ -1,4 +1,4 @@
-"""choose_m: what sketch width a wanted error needs, by the bound, and by a pilot batch of one's own."""
+"""choose_m: the sketch width for a wanted error, from the worst-case bound and measured on a batch of the user's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ def choose_m(
     backend: str = "fast",
     sketch: SketchSpec = "tensor",
 ) -> ChosenM:
-    """The smallest power of two for a standard error of at most target * |g| |phi|.
+    """The smallest power of two m for a standard error of at most target * |g| |phi|.
+
+    target: the wanted relative error, such as 0.05. sketch: the sketch to use, as `SketchMap.draw` takes it.
+    model, loss, loop, batch: what to measure on, all or none. backend: its backend.
+    pilot_m, repeats, seed: width, number and first seed of the sketches that the error is measured with.
 
     The bound holds for any gradients. With a model, a loss, a loop and one batch, the error is also measured, from the
     spread of `repeats` sketches of width `pilot_m`, scaled as 1 / sqrt(m), and measured again at the m that this gives;
@@ -76,7 +80,7 @@ def choose_m(
 
     pilot_error = error_at(pilot_m)
     m = min(_power_of_two(pilot_m * (pilot_error / target) ** 2), bound)
-    # What fits into pilot_m numbers was kept there, without error: at another m, the error is measured again.
+    # Parameters with at most pilot_m entries were kept whole, without error; so it is measured again at the new m.
     # Doubled, not scaled: from a small m, 1 / sqrt(m) overshoots.
     while m < bound and (pilot_error if m == pilot_m else error_at(m)) > target:
         m *= 2
