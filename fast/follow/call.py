@@ -14,7 +14,7 @@ from .graph_leaves import carries_gradient
 
 
 def same_output(dtype: torch.dtype) -> float:
-    """How far two runs of one call may be apart, as a share of the output's norm."""
+    """The tolerance for two runs of one call: their difference as a share of the output's norm."""
     return min(1000 * torch.finfo(dtype).eps, 0.05)
 
 
@@ -30,7 +30,7 @@ class Call:
         self.gave: list[Tensor] = []  # the sizes of its outputs
 
     def inputs(self, leaves: list[Any]) -> tuple[Any, Any]:
-        """These leaves in the places of its own: args, kwargs."""
+        """(args, kwargs) of the call, with `leaves` in place of its own tensors."""
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
 

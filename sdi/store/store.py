@@ -85,7 +85,7 @@ class Store:
         return store
 
     def bars(self, stderr: str = "auto") -> str:
-        """How standard errors are computed. stderr: "bound" or "estimated"; "auto" gives what the store was begun with."""
+        """How standard errors are computed. stderr: "bound", "estimated", or "auto", as the store was begun."""
         one_of("stderr", stderr, BARS)
         return self.manifest.get("stderr", "bound") if stderr == "auto" else stderr
 
