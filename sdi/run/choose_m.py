@@ -75,8 +75,11 @@ def choose_m(
     bound = smallest_m(target, power_of_two=True) if plain else bound_of(shapes, target, sketch)
 
     def error_at(m: int) -> float:
-        sketches = [SketchMap.draw(shapes, m, seed + r, sketch=sketch) for r in range(repeats)]
-        return relative_error([verbs.featurize(model, loss, batch, loop=loop, sketch=s) for s in sketches])
+        runs = []
+        for r in range(repeats):  # the same passes over one batch, but for the sketch: one audit is enough
+            drawn, audit = SketchMap.draw(shapes, m, seed + r, sketch=sketch), "off" if r else "first"
+            runs.append(verbs.Featurizer(model, loss, loop=loop, sketch=drawn, audit=audit)(batch))
+        return relative_error(runs)
 
     pilot_error = error_at(pilot_m)
     m = min(_power_of_two(pilot_m * (pilot_error / target) ** 2), bound)
