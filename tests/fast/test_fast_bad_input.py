@@ -352,6 +352,7 @@ def big(n: int = 8) -> tuple[Looped, dict[str, Any]]:
     return model, make_xy(n, dtype=torch.float32, length=128)
 
 
+@pytest.mark.slow
 def test_a_small_budget_switches_to_recompute_and_then_splits_with_the_same_results() -> None:
     model, batch = big()
     roomy = Featurizer(model, square_loss, loop=CORE)

@@ -159,6 +159,7 @@ def test_values_left_in_a_list_are_refused_under_recompute_by_name() -> None:
         featurize(model, with_extra, batch, loop=CORE, memory="recompute", audit="off")
 
 
+@pytest.mark.slow
 def test_a_run_that_switches_to_recompute_is_audited_again() -> None:
     model = Summed(Remembering(64), 64)
     run = Featurizer(model, with_extra, loop=CORE, budget=2 << 20)
@@ -170,6 +171,7 @@ def test_a_run_that_switches_to_recompute_is_audited_again() -> None:
     assert (audited, run.audited, run.memory.recompute) == (2, 8, True)
 
 
+@pytest.mark.slow
 def test_what_was_shared_before_is_not_cut_when_a_batch_is_split() -> None:
     """One weight per position: eight of them, like the examples of the second batch."""
 

@@ -124,6 +124,7 @@ class Carrying(Own):
         return h + last.sum(dim=0)[:, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])

@@ -170,6 +170,7 @@ class Experts(nn.Module):
         return torch.cat([self.a(flat[to_a]), self.b(flat[~to_a])])[order.argsort()].view_as(s).tanh()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize(
     "make_model", [OneByOne, Streams, lambda: Own(Experts())], ids=["options", "streams", "experts"]

@@ -276,6 +276,7 @@ def test_a_model_may_itself_be_the_step(memory: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["auto", "hooks", "recompute"])
 def test_a_pass_leaves_no_graph_behind(memory: str) -> None:
     """Steps after the read-out are never pulled back, so nothing frees what they saved but their own end."""

@@ -371,6 +371,7 @@ def test_torch_files_and_safetensors_give_the_same_scores(world: World) -> None:
     assert_close(result.by_checkpoint.values, wanted.by_checkpoint.values, rtol=0)
 
 
+@pytest.mark.slow
 def test_no_checkpoint_is_loaded_twice_and_none_without_need(world: World) -> None:
     with counting(Checkpoint, "weights", lambda c: c.path.stem) as calls:
         world.attribute(store=world.store)
@@ -440,6 +441,7 @@ def test_a_checkpoint_that_changes_while_the_run_is_going_is_refused(world: Worl
         assert [p.name.rpartition("-")[0] for p in world.store.iterdir() if p.is_dir()] == ["step-9"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_fit_is_named(world: World) -> None:
     state = world.points[1].state_dict()
     del state["core.0.attn.q.weight"]

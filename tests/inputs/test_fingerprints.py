@@ -105,6 +105,7 @@ def loss_with_a_set(model: Any, batch: Any) -> Any:
     return "c" in {"a", "b", "c", "d"}
 
 
+@pytest.mark.slow
 def test_fingerprints_are_the_same_in_every_process() -> None:
     code = "from test_fingerprints import loss_with_a_set, loss_fingerprint, model_fingerprint, make_model"
     code += ", Trainer, with_attribute, Settings"
@@ -301,6 +302,7 @@ class Hidden:
         return float(self.hidden[0]) * token_cross_entropy(model, batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("mode", ["query", "matrix"])
 def test_a_row_of_each_side_is_made_again_and_must_be_what_is_stored(world: World, mode: str, dtype: str) -> None:
@@ -339,6 +341,7 @@ def test_stores_of_odd_models_are_reused_too(world: World, name: str) -> None:
     assert files(world.store) == before
 
 
+@pytest.mark.slow
 def test_the_row_that_is_made_again_is_one_that_is_stored(world: World) -> None:
     world.attribute(store=world.store, audit="first", train=[{k: v[2:] for k, v in TRAIN[0].items()}], query=TRAIN[2:])
     with counting(sdi.fast.Featurizer, "features", lambda make, batch, ids=(): tuple(ids)) as calls:

@@ -34,6 +34,7 @@ __all__ = ["world"]
 MODES = ("query", "train", "matrix", "tracin")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [32, None])
 def test_every_mode_sums_to_the_next(world: World, m: int | None) -> None:
     query, train, matrix, tracin = (world.attribute(mode=mode, m=m, query=ragged(5, "q", 3)) for mode in MODES)
@@ -48,6 +49,7 @@ def test_every_mode_sums_to_the_next(world: World, m: int | None) -> None:
     assert query.stderr.values.any() == (m is not None)
 
 
+@pytest.mark.slow
 def test_without_a_sketch_it_is_the_definition_and_the_exact_backend(world: World) -> None:
     whole, exact = world.attribute(m=None), world.attribute(backend="exact")
     wanted = [
@@ -75,6 +77,7 @@ def test_sketched_scores_are_those_of_the_sketched_gradients(world: World) -> No
     assert_close(result.sdi.values, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "spread"), [(32, False), (32, True), (None, False)])
 @pytest.mark.parametrize("mode", MODES)
 def test_the_reference_backend_gives_the_same(world: World, mode: str, m: int | None, spread: bool) -> None:
@@ -99,6 +102,7 @@ def test_the_reference_backend_gives_the_same(world: World, mode: str, m: int | 
     assert_same_result(slow, fast, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_what_enters_outside_the_loop_is_counted_and_told(world: World) -> None:
     config = replace(CONFIG, prelude=1)
     loop = Loop(["prelude", "core"], "inject", "coda")
@@ -122,6 +126,7 @@ def test_what_enters_outside_the_loop_is_counted_and_told(world: World) -> None:
     assert not totals["tracin"].outside.values.any()
 
 
+@pytest.mark.slow
 def test_examples_of_different_tau_are_padded_with_zeros(world: World) -> None:
     query = ragged(7, "q", 4)
     result = world.attribute(query=query)
@@ -171,6 +176,7 @@ def test_a_model_may_take_more_steps_at_one_checkpoint_than_at_another(world: Wo
         assert both.tau.values.tolist() == [4, 4, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [2, 5])
 def test_repeats_average_over_seeds_and_measure_the_spread(world: World, repeats: int) -> None:
     runs = [world.attribute(seed=7 + r) for r in range(repeats)]
@@ -344,6 +350,7 @@ def test_the_audit_runs_unless_it_is_off(world: World) -> None:
     world.attribute(loss=averaged, audit="off")
 
 
+@pytest.mark.slow
 def test_the_defaults_are_those_of_the_text(world: World) -> None:
     options = {k: v for k, v in world.options().items() if k not in ("m", "dtype", "audit")}
     result = sdi.attribute(world.model, **options)

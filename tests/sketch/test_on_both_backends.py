@@ -24,6 +24,7 @@ from sdi.testing import assert_same_features
 __all__ = ["mine"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [*NAMES, MIXED, WithTwin, Bare], ids=lambda spec: getattr(spec, "__name__", str(spec)))
 def test_both_backends_agree_on_vectors_matrices_and_embeddings(spec: Any) -> None:
     sketch = mixed_and_others(spec)
