@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fast_cases import D, assert_near, features_of, make, make_xy, row_norms, square_loss
-from odd_models import (
-    CORE,
-    ODD,
-    Own,
-    is_truth,
-    squares,
-)
+from fast_cases import assert_near, features_of, row_norms
+from looped_models import D, Own, make, make_xy, square_loss, squares
+from odd_models import CORE, ODD, is_truth
 from torch import Tensor, nn
 
 from sdi import Loop, SketchMap

@@ -11,20 +11,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fast_cases import (
-    D,
-    Looped,
-    assert_is_truth,
-    assert_near,
-    body_of,
-    features_of,
-    leaving_as_it_came,
-    make,
-    make_xy,
-    row_norms,
-    square_loss,
-    step_truth,
-)
+from fast_cases import assert_is_truth, assert_near, body_of, features_of, leaving_as_it_came, row_norms, step_truth
+from looped_models import D, Looped, make, make_xy, square_loss
 from modules import CustomRMSNorm, Gated
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
