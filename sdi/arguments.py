@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from operator import index
 from typing import Any
 
+import numpy as np
+
 LEAST_BUDGET = 1 << 20
 
 
@@ -16,7 +18,7 @@ def whole(name: str, value: Any) -> int:
     Traceback (most recent call last):
     TypeError: m must be an integer, got '8'
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an integer, got {value!r}")
     return index(value)
 
@@ -50,7 +52,7 @@ def number(name: str, value: Any, rule: str, good: Callable[[float], bool]) -> f
     Traceback (most recent call last):
     ValueError: late must be a number from 0 to 1, got 2
     """
-    if isinstance(value, bool) or not hasattr(value, "__float__") or len(getattr(value, "shape", ())):
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__float__") or len(getattr(value, "shape", ())):
         raise TypeError(f"{name} must be {rule}, got {value!r}")
     if not good(float(value)):
         raise ValueError(f"{name} must be {rule}, got {value!r}")

@@ -46,7 +46,7 @@ def step_truth(model: Looped, loss: Callable[..., Tensor], batch: Any, tau: int)
             for name in names:
                 part = next(grads)
                 if part is not None:
-                    phi[name][i, t] = part
+                    phi[name][i, t] = part.numpy()
     return {k: v[:, :-1] for k, v in phi.items()}, {k: v[:, -1] for k, v in phi.items()}
 
 

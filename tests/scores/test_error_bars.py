@@ -184,6 +184,7 @@ def test_the_bound_alone_needs_no_model() -> None:
         ({"target": 0}, "^target must be a number above 0, finite, got 0$"),
         ({"target": float("nan")}, "^target must be a number above 0, finite, got nan$"),
         ({"target": "a"}, "^target must be a number above 0, finite, got 'a'$"),
+        ({"target": np.True_}, r"^target must be a number above 0, finite, got np\.True_$"),
         ({"target": None}, "^target must be a number above 0, finite, got None$"),
         ({"repeats": 2.5}, "^repeats must be an integer, got 2.5$"),
         ({"pilot_m": 0}, "^pilot_m must be at least 1, got 0$"),
