@@ -27,7 +27,7 @@ from .follow.batches import batch_tau, count_examples
 from .follow.body import find_body
 from .follow.one_pass import Loss, run_pass
 from .follow.plan import first_plan
-from .guard.audit import MixedExamples, audit_again, audit_features
+from .guard.audit import MixedExamples, audit_again, audit_features, audit_losses
 from .guard.memory import Memory, OverBudget
 from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
 from .sketching.workspace import Workspace
@@ -77,6 +77,8 @@ class Featurizer:
         self.reached: set[str] = set()  # parameters that got a gradient from some batch
         self.weigh = False  # whether every pass has to find out whose rows are whose
         self.moved: int | None = None  # an example whose rows stood elsewhere than in order, in the last pass
+        self.in_doubt = False  # whether a loss of the last batch may depend on other examples
+        self.losses: list[np.ndarray] = []  # of the last batch, part by part
         self.draws = False  # whether the last pass drew random numbers
         self.batches = 0
         self.forms: set[tuple[int, int]] = set()  # examples and steps of the batches so far
@@ -85,7 +87,7 @@ class Featurizer:
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         before = self.plan
-        features = self.features(batch, ids)
+        features = self.features(batch, ids, prove=self.audit == "first")
         if self.plan is not before:
             self.audited = 0  # this way has not been looked at
         n, form = len(features.ids), (len(features.ids), int(features.tau.max()))
@@ -97,9 +99,11 @@ class Featurizer:
             self.audited = n
         elif self.audit == "first":
             self.credit += ALONE * n
-            if form not in self.forms or self.credit >= 1 or self.moved is not None:
+            if form not in self.forms or self.credit >= 1 or self.moved is not None or self.in_doubt:
                 audit_again(self, batch, features, self.moved)
                 self.credit = min(self.credit - 1, 1)
+        if self.in_doubt:
+            audit_losses(self, batch, features, np.concatenate(self.losses))
         self.forms.add(form)
         self.batches += 1
         return features
@@ -120,21 +124,25 @@ class Featurizer:
             self.plan = before
             raise error from None
 
-    def features(self, batch: Any, ids: Sequence[str] = (), part: bool = False) -> Features:
+    def features(self, batch: Any, ids: Sequence[str] = (), part: bool = False, prove: bool = False) -> Features:
         """Without the audit. A batch over the byte budget starts over, more carefully.
 
-        A part of a batch need not reach every parameter.
+        A part of a batch need not reach every parameter. prove: find out whether losses are proven to depend on their
+        own examples alone (`in_doubt`: not so), and keep them.
         """
         ids = tuple(ids)
         while True:
+            if prove:
+                self.in_doubt, self.losses = False, []
             n = count_examples(batch)
             rows = min(self.memory.rows or n, n)
             try:
                 if rows == n:
-                    return self._one_pass(batch, ids, part)
+                    return self._one_pass(batch, ids, part, prove)
                 named = ids or tuple(map(str, range(n)))
                 cuts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
-                return Features.concatenate([self._one_pass(self.take(batch, c, n), named[c], True) for c in cuts])
+                parts = [self._one_pass(self.take(batch, c, n), named[c], True, prove) for c in cuts]
+                return Features.concatenate(parts)
             except OverBudget:
                 self.memory.tighten(n)
                 self.audited = 0  # this way has not been looked at
@@ -147,7 +155,7 @@ class Featurizer:
         finally:
             self.plan = plan
 
-    def take(self, batch: Any, rows: slice, n: int) -> Any:
+    def take(self, batch: Any, rows: slice | Sequence[int], n: int) -> Any:
         """Some examples of a batch. What did not always have a row for each example is shared by all of them."""
         self.shared |= {path for path, x in leaves(batch) if is_array(x) and len(x) != n}
         return take_examples(batch, rows, n, self.shared)
@@ -167,7 +175,7 @@ class Featurizer:
         finally:
             self.loss = loss
 
-    def _one_pass(self, batch: Any, ids: Sequence[str], part: bool) -> Features:
+    def _one_pass(self, batch: Any, ids: Sequence[str], part: bool, prove: bool = False) -> Features:
         acc = Accumulator(self.sketch, self.steps, self.dtype, self.work.device)
 
         def sinks() -> dict[str, KeepSink]:
@@ -187,7 +195,11 @@ class Featurizer:
             ids,
             self.reached,
             self.weigh,
+            prove,
         )
+        if prove:
+            self.in_doubt |= not (tracer.apart or tracer.draws)
+            self.losses.append(tracer.losses.cpu().double().numpy())
         self.weigh |= self.memory.recompute and tracer.owners.weighed  # seen in the backward pass only: not again
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.dtypes |= tracer.dtypes

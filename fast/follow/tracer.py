@@ -63,6 +63,8 @@ class Tracer:
         self.steps_seen = 0
         self.n = 0
         self.draws = False  # whether the pass drew random numbers
+        self.losses = torch.zeros(0)
+        self.apart = False  # whether it is proven that no loss depends on another example
         self.moved: int | None = None  # an example whose rows stand elsewhere than in order
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
