@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from .follow.batches import batch_tau, count_examples
 from .follow.body import find_body
 from .follow.one_pass import Loss, run_pass
 from .follow.plan import first_plan
-from .guard.audit import MixedExamples, audit_again, audit_features, audit_losses
+from .guard.audit import OtherGradients, audit_again, audit_features, audit_losses
 from .guard.memory import Memory, OverBudget
 from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
 from .sketching.workspace import Workspace
@@ -77,6 +78,8 @@ class Featurizer:
         self.reached: set[str] = set()  # parameters that got a gradient from some batch
         self.weigh = False  # whether every pass has to find out whose rows are whose
         self.moved: int | None = None  # an example whose rows stood elsewhere than in order, in the last pass
+        self.uses: set[tuple[str, Fraction]] = set()  # in the last batch: a parameter, operations with it for each call
+        self.audited_uses: set[tuple[str, Fraction]] = set()
         self.in_doubt = False  # whether a loss of the last batch may depend on other examples
         self.losses: list[np.ndarray] = []  # of the last batch, part by part
         self.draws = False  # whether the last pass drew random numbers
@@ -88,15 +91,16 @@ class Featurizer:
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         before = self.plan
         features = self.features(batch, ids, prove=self.audit == "first")
-        if self.plan is not before:
+        if self.plan is not before or not self.uses <= self.audited_uses:
             self.audited = 0  # this way has not been looked at
         n, form = len(features.ids), (len(features.ids), int(features.tau.max()))
         if self.audit == "every" or (self.audit == "first" and self.audited < min(2, n)):
             try:
                 audit_features(self, batch, features)
-            except MixedExamples as error:
+            except OtherGradients as error:
                 features = self._enclosed(batch, ids, error)
             self.audited = n
+            self.audited_uses |= self.uses
         elif self.audit == "first":
             self.credit += ALONE * n
             if form not in self.forms or self.credit >= 1 or self.moved is not None or self.in_doubt:
@@ -108,13 +112,15 @@ class Featurizer:
         self.batches += 1
         return features
 
-    def _enclosed(self, batch: Any, ids: Sequence[str], error: MixedExamples) -> Features:
-        """Once more, with the modules around those that seem to mix: theirs may not have been rows of examples."""
+    def _enclosed(self, batch: Any, ids: Sequence[str], error: OtherGradients) -> Features:
+        """Once more, with the modules around those whose calls do not tell all: they may be used by name as well."""
         before = self.plan
         try:
             for name in error.parameters:
                 for unit in [unit for unit in self.plan.serving(name) if unit.native is not None]:
-                    self.plan = self.plan.enclose(self.model, self.body, unit, [name], "its calls mix examples")
+                    self.plan = self.plan.enclose(
+                        self.model, self.body, unit, [name], "its calls do not give its gradient"
+                    )
             if self.plan is before:
                 raise error
             features = self.features(batch, ids)
@@ -133,7 +139,7 @@ class Featurizer:
         ids = tuple(ids)
         while True:
             if prove:
-                self.in_doubt, self.losses = False, []
+                self.in_doubt, self.losses, self.uses = False, [], set()
             n = count_examples(batch)
             rows = min(self.memory.rows or n, n)
             try:
@@ -199,6 +205,7 @@ class Featurizer:
         )
         if prove:
             self.in_doubt |= not (tracer.apart or tracer.draws)
+            self.uses |= {(name, Fraction(uses, max(tracer.calls[name], 1))) for name, uses in tracer.uses.items()}
             self.losses.append(tracer.losses.cpu().double().numpy())
         self.weigh |= self.memory.recompute and tracer.owners.weighed  # seen in the backward pass only: not again
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)

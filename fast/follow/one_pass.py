@@ -6,6 +6,7 @@ training step.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from typing import Any
@@ -107,11 +108,12 @@ def _forward_and_back(
     weigh: bool,
     prove: bool,
 ) -> None:
-    proof = ValueProof(batch, count_examples(batch)) if prove else None
+    proof = ValueProof(batch, count_examples(batch), tracer.body.parameters) if prove else None
     with torch.enable_grad(), tracer.meter.watching(), proof.watching() if proof else nullcontext():
         losses = loss(model, batch)
     n = _examples(losses)
     tracer.losses = losses.detach()
+    tracer.uses = proof.uses if proof else Counter()
     tracer.apart = n == 1 or (proof is not None and proof.n == n and proof.keeps_apart(losses))
     if tracer.steps_seen == 0 and not part:
         raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")

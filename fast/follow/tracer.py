@@ -67,6 +67,7 @@ class Tracer:
         self.apart = False  # whether it is proven that no loss depends on another example
         self.moved: int | None = None  # an example whose rows stand elsewhere than in order
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
+        self.uses: Counter[str] = Counter()  # per parameter, operations that had it as an argument
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
         self.early_calls: Counter[str] = Counter()  # before the first step

@@ -8,7 +8,8 @@ proven is only in doubt: the audit then asks by values. Sizes that Python reads 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -70,7 +71,10 @@ def find_examples(shape: Shape, steps: Shape, start: int, tag: Tag, n: int) -> A
 
 
 class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Watches the operations of one forward pass over a batch of n examples."""
+    """Watches the operations of one forward pass over a batch of n examples.
+
+    uses: how many operations had each of these parameters as an argument.
+    """
 
     supports_higher_order_operators = True
 
@@ -79,9 +83,11 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Else PyTorch would wrap `__torch_dispatch__`, at twice the time for an operation, and import its compiler."""
         return False
 
-    def __init__(self, batch: Any, n: int) -> None:
+    def __init__(self, batch: Any, n: int, parameters: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.n = n
+        self.uses: Counter[str] = Counter()
+        self._parameters = {p.untyped_storage()._cdata: name for name, p in (parameters or {}).items()}
         self.escaped = False  # whether Python has seen a value that depends on examples
         self._marks: dict[int, tuple[StorageWeakRef, Mark]] = {}  # the reference keeps a number from being used again
         self._known: dict[Any, list[Mark]] = {}
@@ -120,7 +126,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _follow(self, kind: _Kind, args: Any, kwargs: Any, out: Any) -> None:
         flat = [x for arg in (*args, *kwargs.values()) for x in (arg if isinstance(arg, (list, tuple)) else (arg,))]
         tensors = [x for x in flat if isinstance(x, Tensor)]
-        marks = [self._mark(x) for x in tensors]
+        marks = [self._mark_of_argument(x) for x in tensors]
         outs = [y for y in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(y, Tensor)]
         if kind.uniform and (len(tensors) < 2 or marks[1] in (None, EQUAL)):
             self._set(kind, outs, [EQUAL] * len(outs))
@@ -211,6 +217,13 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         size = x.element_size()
         steps = tuple(step * size for step in x.stride())
         return find_examples(tuple(x.shape), steps, int(x.storage_offset()) * size, tag, self.n)
+
+    def _mark_of_argument(self, x: Tensor) -> Mark:
+        storage = x.untyped_storage()._cdata
+        if storage in self._parameters:
+            self.uses[self._parameters[storage]] += 1
+        found = self._marks.get(storage)
+        return None if found is None else found[1]
 
     def _mark(self, x: Tensor) -> Mark:
         found = self._marks.get(x.untyped_storage()._cdata)

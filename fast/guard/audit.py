@@ -70,8 +70,8 @@ class Audited(Protocol):
     def take(self, batch: Any, rows: slice | Sequence[int], n: int) -> Any: ...
 
 
-class MixedExamples(AuditError):
-    """Features of some parameters that are not an example's own."""
+class OtherGradients(AuditError):
+    """The calls of some parameters' modules do not give their gradients, example by example."""
 
     parameters: tuple[str, ...] = ()
 
@@ -220,12 +220,14 @@ def _against_autograd(featurizer: Audited, batch: Any, features: Features, toler
         error = np.linalg.norm(total[part] - truth[part])
         scale = np.linalg.norm(per_example[:, part], axis=1).sum() + np.linalg.norm(truth[part])
         if not error <= tolerance * scale + floor:
-            raise AuditError(
+            other = OtherGradients(
                 f"the gradient of {block.name!r} differs from autograd's by {error / scale:.2g} of its size (allowed "
                 f"{tolerance:.0e}): it is used in a way that its module's calls do not show, for instance directly by "
                 "name, or its module changes from call to call; use it through one module, or leave it out of "
                 f"Loop(body=...){_if_recomputed(featurizer)}"
             )
+            other.parameters = (block.name,)
+            raise other
     return draws
 
 
@@ -245,7 +247,7 @@ def _own_losses(featurizer: Audited, batch: Any, features: Features, tolerance: 
     scale = 2 * np.linalg.norm(_by_example(features), axis=1) + 1e-30
     i = int(np.argmax(error / scale))
     if not error[i] <= tolerance * scale[i]:
-        mixed = MixedExamples(
+        mixed = OtherGradients(
             f"the gradient of example {features.ids[i]!r} changes by {error[i] / scale[i]:.2g} of its size (allowed "
             f"{tolerance:.0e}) with the weights of other examples' losses: the model or the loss mixes examples (batch "
             "statistics, a mean over the batch), has them in another order or not on the first axis, or a hook changes "
