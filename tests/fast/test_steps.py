@@ -66,6 +66,20 @@ class Inside(nn.Module):
         return s + (self.part(s) if self.reentrant is None else checkpoint(self.part, s, use_reentrant=self.reentrant))
 
 
+class Slope(nn.Module):
+    """A module that takes a gradient of its own, so that a backward pass goes on within the forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(D, D)
+
+    def forward(self, s: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = s.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.lin(x).square().sum(), x)
+        return torch.tanh(self.lin(s)) + 0.1 * slope.detach()
+
+
 @MEMORY
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_the_users_own_checkpointing_changes_nothing(reentrant: bool, memory: str) -> None:
@@ -74,6 +88,7 @@ def test_the_users_own_checkpointing_changes_nothing(reentrant: bool, memory: st
         (make(core()), make(core(), around=checkpointed(reentrant))),
         (make(Gated()), make(Gated(), around=checkpointed(reentrant))),
         (make(Inside(None)), make(Inside(reentrant))),
+        (make(Slope()), make(Slope(), around=checkpointed(reentrant))),
     ]
     for plain, saving in pairs:
         truth = features_of(plain, batch, memory=memory)
