@@ -16,6 +16,7 @@ from cli_cases import SCRIPT, call, call_json, edit, files, made, models_built, 
 import sdi
 import sdi.fast
 import sdi.run.inspect
+from sdi.cli import app
 from sdi.inputs.checkpoints import Checkpoint
 
 pytestmark = pytest.mark.slow
@@ -174,13 +175,13 @@ def test_what_a_script_prints_stays_out_of_the_json(project):
     assert "hello" in call("run", project / "run.toml").stdout
 
 
-def test_what_a_process_prints_that_the_script_starts_stays_out_of_the_json(project):
+def test_what_a_process_prints_that_the_script_starts_stays_out_of_the_json(project, capfd):
     starts = "import subprocess; subprocess.run(['echo', 'hello'])\n"
     (project / "task.py").write_text(starts + (project / "task.py").read_text())
-    command = [sys.executable, "-m", "sdi", "featurize", "run.toml", "--json"]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=True)
-    assert json.loads(done.stdout)["made"] == 26
-    assert done.stderr == "hello\n"
+    app(["featurize", str(project / "run.toml"), "--json"], standalone_mode=False)
+    said = capfd.readouterr()
+    assert json.loads(said.out)["made"] == 26
+    assert said.err == "hello\n"
 
 
 def test_a_result_of_the_exact_backend_does_not_block_the_folder(project):
