@@ -37,14 +37,19 @@ ALONE = 0.03  # of the examples of later batches are run alone, too
 
 
 class Featurizer:
-    """Batches -> Features, for one model, loss and loop.
+    """Batches -> Features, for one model, loss and loop: `Featurizer(model, loss, loop=loop)(batch, ids)`.
 
+    model: an `nn.Module`. loss: a function of model and batch that returns one value per example.
+    loop: the body, and the module whose call begins a step. sketch: one per body parameter; None keeps gradients whole.
+    steps: False sums over loop steps.
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
     hooks as long as they fit into `budget` bytes (by default half of what is free).
-    audit: "first" checks the first batch against autograd and some of its examples alone, and of later batches one
-    example alone: in every batch of another size or number of steps than those before, wherever rows were found in
-    another order, and so often that at most 3% of the examples run twice. "every" checks all batches like the first,
-    "off" none. Whose rows are whose is known in every batch, whatever the audit.
+    audit: "first" checks the first batch against autograd and some of its examples alone, and proves of every batch
+    that losses depend on their own examples alone; of one that it cannot prove it of, losses are compared with those of
+    examples by themselves. Of later batches one example is run alone: in every batch of another size or number of steps
+    than those before, wherever rows were found in another order, and so often that at most 3% of the examples run
+    twice. "every" checks all batches like the first, "off" none. Whose rows are whose is known in every batch, whatever
+    the audit.
     """
 
     def __init__(
@@ -113,7 +118,7 @@ class Featurizer:
         return features
 
     def _enclosed(self, batch: Any, ids: Sequence[str], error: OtherGradients) -> Features:
-        """Once more, with the modules around those whose calls do not tell all: they may be used by name as well."""
+        """Try once more with the modules around: rows may not be examples, or a weight is used by name as well."""
         before = self.plan
         try:
             for name in error.parameters:
@@ -131,10 +136,11 @@ class Featurizer:
             raise error from None
 
     def features(self, batch: Any, ids: Sequence[str] = (), part: bool = False, prove: bool = False) -> Features:
-        """Without the audit. A batch over the byte budget starts over, more carefully.
+        """The Features of a batch, not audited. If a pass goes over the memory budget, it is run again with recompute,
+        then in parts.
 
-        A part of a batch need not reach every parameter. prove: find out whether losses are proven to depend on their
-        own examples alone (`in_doubt`: not so), and keep them.
+        ids: a name for each example. part: this is only a part of a batch, which need not reach every parameter.
+        prove: find out whether losses are proven to depend on their own examples alone (if not, `in_doubt`).
         """
         ids = tuple(ids)
         while True:
@@ -154,7 +160,10 @@ class Featurizer:
                 self.audited = 0  # this way has not been looked at
 
     def alone(self, batch: Any, ids: Sequence[str] = ()) -> Features:
-        """Of some examples of a batch, not audited. They may call fewer modules: how those are served is not kept."""
+        """The Features of some examples taken out of a batch, not audited; the plan of routes stays as it was.
+
+        They may call fewer modules than the batch. ids: a name for each example.
+        """
         plan = self.plan
         try:
             return self.features(batch, ids, part=True)
@@ -162,12 +171,12 @@ class Featurizer:
             self.plan = plan
 
     def take(self, batch: Any, rows: slice | Sequence[int], n: int) -> Any:
-        """Some examples of a batch. What did not always have a row for each example is shared by all of them."""
+        """Some examples (`rows`) of a batch of n. Arrays that in some batch were not of length n are kept whole."""
         self.shared |= {path for path, x in leaves(batch) if is_array(x) and len(x) != n}
         return take_examples(batch, rows, n, self.shared)
 
     def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features:
-        """Features of the losses times these weights, one after the other and then from the first again."""
+        """The Features of a batch with each example's loss multiplied by a weight; weights repeat from the first."""
         loss = self.loss
 
         def weighted_loss(model: Any, batch: Any) -> Tensor:
@@ -231,7 +240,14 @@ def featurize(
     memory: str = "auto",
     budget: int | None = None,
 ) -> Features:
-    """phi (or, with steps=False, g) of every body parameter for every example of a batch, sketched or as it is."""
+    """The gradients of every body parameter for every example of a batch, step by step, sketched or whole.
+
+    model: an `nn.Module`, left as it came. loss: a function of model and batch that returns one value per example.
+    batch: a batch as `loss` takes it. loop: the body, and the module whose call begins a step.
+    sketch: one per body parameter (`SketchMap`); None keeps gradients whole.
+    steps: False sums over loop steps. ids: a name for each example; by default they are numbered from 0.
+    audit, memory, budget: as in `sdi.Settings`.
+    """
     featurizer = Featurizer(
         model, loss, loop=loop, sketch=sketch, steps=steps, audit=audit, memory=memory, budget=budget
     )

@@ -37,7 +37,11 @@ Say = Callable[[str], None]
 def run_experiment(
     folder: Path, settings: Settings, seeds: Sequence[int], say: Say = lambda words: None, command: str = ""
 ) -> dict[str, Any]:
-    """The whole experiment. Returns what summary.json holds."""
+    """Train all seeds, analyse them, run the controls and write the report. Returns what summary.json holds.
+
+    folder: where everything is kept; a stopped run goes on from it. settings, seeds: of the models to train.
+    say: called with lines of progress. command: the command line, for the report.
+    """
     if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
         raise ValueError(f"seeds must be different numbers from 0, at least one, got {list(seeds)}")
     try:
@@ -72,7 +76,7 @@ def run_experiment(
 
 
 def _trained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
-    """Train (or go on) and analyse (or read what was)."""
+    """Train a model and analyse it; what the folder holds already is continued or read, not done again."""
 
     def tell(trainer: Trainer) -> None:
         say(f"{folder.name}: {progress_line(trainer.at, settings.test)}")

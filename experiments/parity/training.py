@@ -39,7 +39,7 @@ CHECKED = 64  # strings of each length in a check
 
 @dataclass
 class Progress:
-    """Where training stands: everything but tensors."""
+    """The state of training, except for tensors: step, length, loss, accuracies, time."""
 
     step: int = 0
     length: int = SHORTEST
@@ -53,7 +53,7 @@ class Progress:
 
 
 class Trainer:
-    """One run in one folder."""
+    """A training run in a folder. settings: the model and its training."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings, self.at = folder, settings, Progress()
@@ -75,7 +75,7 @@ class Trainer:
 
     @property
     def rate(self) -> float:
-        """Rises, stays, and falls along a cosine once the lengths are learned."""
+        """The learning rate: rises, stays, and falls along a cosine once all lengths are learned."""
         s, at = self.settings, self.at
         left = 1.0 if at.end is None else (at.end - at.step) / s.settle
         falling = s.floor + (1 - s.floor) * (1 - math.cos(math.pi * min(1.0, left))) / 2
@@ -120,7 +120,7 @@ class Trainer:
             self.checkpoint_while_settling()
 
     def add_noise(self, module: Any, inputs: Any, state: torch.Tensor) -> torch.Tensor:
-        """To what enters a loop step."""
+        """A forward hook that adds noise to the state that enters a loop step."""
         return state + self.settings.noise * torch.randn(state.shape, generator=self.noise)
 
     def checkpoint_at_length(self) -> None:
@@ -201,7 +201,11 @@ class Trainer:
 def train(
     folder: Path, settings: Settings, tell: Callable[[Trainer], None] = lambda trainer: None, most: int | None = None
 ) -> Trainer:
-    """Train, or go on, until done or until step `most`. The folder remembers its settings and refuses others."""
+    """Train, or continue, until done or until step `most`.
+
+    folder: holds state and checkpoints; refused if it was begun with other settings. settings: model and training.
+    tell: called with the trainer after every step.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock"):
         claim(folder / "settings.json", settings)

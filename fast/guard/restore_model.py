@@ -54,7 +54,7 @@ def unharmed(model: nn.Module) -> Iterator[None]:
 
 
 def _eagerly() -> AbstractContextManager[Any]:
-    """Compiled modules run as they were written: hooks within a compiled graph are not called as they should be."""
+    """Run torch.compile'd modules uncompiled within a block: hooks inside compiled graphs are not called reliably."""
     loaded = "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance")
     return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 

@@ -8,19 +8,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fast_cases import (
-    D,
-    Looped,
-    assert_is_truth,
-    assert_near,
-    body_of,
-    features_of,
-    make,
-    make_xy,
-    row_norms,
-    square_loss,
-    step_truth,
-)
+from fast_cases import assert_is_truth, assert_near, body_of, features_of, row_norms, step_truth
+from looped_models import D, Looped, make, make_xy, square_loss
 from modules import Attended, CustomRMSNorm, Embedded
 from torch import Tensor, nn
 

@@ -11,20 +11,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fast_cases import (
-    D,
-    Looped,
-    assert_is_truth,
-    assert_near,
-    body_of,
-    features_of,
-    leaving_as_it_came,
-    make,
-    make_xy,
-    row_norms,
-    square_loss,
-    step_truth,
-)
+from fast_cases import assert_is_truth, assert_near, body_of, features_of, leaving_as_it_came, row_norms, step_truth
+from looped_models import D, Looped, make, make_xy, square_loss
 from modules import CustomRMSNorm, Gated
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -291,6 +279,7 @@ def test_a_model_may_itself_be_the_step(memory: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["auto", "hooks", "recompute"])
 def test_a_pass_leaves_no_graph_behind(memory: str) -> None:
     """Steps after the read-out are never pulled back, so nothing frees what they saved but their own end."""
