@@ -44,10 +44,12 @@ class Featurizer:
     steps: False sums over loop steps.
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
     hooks as long as they fit into `budget` bytes (by default half of what is free).
-    audit: "first" checks the first batch against autograd and some of its examples alone, and of later batches one
-    example alone: in every batch of another size or number of steps than those before, wherever rows were found in
-    another order, and so often that at most 3% of the examples run twice. "every" checks all batches like the first,
-    "off" none. Whose rows are whose is known in every batch, whatever the audit.
+    audit: "first" checks the first batch against autograd and some of its examples alone, and proves of every batch
+    that losses depend on their own examples alone; of one that it cannot prove it of, losses are compared with those of
+    examples by themselves. Of later batches one example is run alone: in every batch of another size or number of steps
+    than those before, wherever rows were found in another order, and so often that at most 3% of the examples run
+    twice. "every" checks all batches like the first, "off" none. Whose rows are whose is known in every batch, whatever
+    the audit.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Featurizer:
         return features
 
     def _enclosed(self, batch: Any, ids: Sequence[str], error: OtherGradients) -> Features:
-        """Try once more with the modules around those whose calls do not tell all: they may be used by name as well."""
+        """Try once more with the modules around: rows may not be examples, or a weight is used by name as well."""
         before = self.plan
         try:
             for name in error.parameters:
@@ -138,8 +140,7 @@ class Featurizer:
         then in parts.
 
         ids: a name for each example. part: this is only a part of a batch, which need not reach every parameter.
-        prove: find out whether losses are proven to depend on their own examples alone (`in_doubt`: not so), and keep
-            them.
+        prove: find out whether losses are proven to depend on their own examples alone (if not, `in_doubt`).
         """
         ids = tuple(ids)
         while True:

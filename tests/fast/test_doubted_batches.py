@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 import torch
 from fast_cases import body_of, features_of
-from looped_models import make, make_xy, square_loss
+from looped_models import D, make, make_xy, square_loss
 from torch import Tensor, nn
 
 from sdi.backends import room
 from sdi.bench.work.cases import gpt, sudoku
 from sdi.errors import AuditError
 from sdi.fast import Featurizer
-
-D = 6
 
 
 class Seeing(nn.Module):
