@@ -59,7 +59,7 @@ def by_group(findings: Sequence[Finding]) -> dict[str, Counter[str]]:
 
 
 def by_feature(findings: Sequence[Finding]) -> dict[str, Counter[str]]:
-    """The same for each feature, of all models that have it."""
+    """For each feature, how many of the models that have it are right, refused, wrong, or raw."""
     found: dict[str, Counter[str]] = {}
     for finding in findings:
         for feature in finding.one.features:

@@ -27,7 +27,7 @@ class Interval(NamedTuple):
 
 
 def mean_interval(values: Sequence[float]) -> Interval:
-    """Of the mean of independent values.
+    """The mean of independent values, with its 95% interval.
 
     >>> mean_interval([1.0, 2.0, 3.0]).value
     2.0

@@ -176,7 +176,7 @@ class Worker:
         return {"seconds": seconds}
 
     def settle(self) -> dict[str, Any]:
-        """As in our worker."""
+        """Return free memory to the system, as our worker does."""
         gc.collect()
         with suppress(AttributeError, OSError):
             ctypes.CDLL(None).malloc_trim(0)

@@ -119,7 +119,7 @@ def red_noise(x: Float[Array, "n"], count: int, rng: np.random.Generator) -> Flo
 
 
 def lag_after(first: Float[Array, "n"], then: Float[Array, "n"], period: int) -> tuple[int, float]:
-    """By how many steps (0..period-1) `then` follows `first`: the lag of the highest correlation, and it.
+    """(lag, correlation): by how many steps, 0 to period - 1, `then` follows `first` at the highest correlation.
 
     >>> saw = np.tile([3.0, 2.0, 1.0, 0.0], 6)
     >>> lag_after(saw, np.roll(saw, 1), 4)[0]

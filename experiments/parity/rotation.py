@@ -23,7 +23,7 @@ FINE = 16  # points of the spectrum per step of the curve
 
 
 def frequency(curves: Float[Array, "n t"]) -> Float[Array, "n"]:
-    """Of the highest peak of the spectrum, in cycles per step, from zero padding and a Hann window.
+    """The frequency of the highest peak of the spectrum, in cycles per step, with zero padding and a Hann window.
 
     >>> frequency(np.cos(2 * np.pi * 0.2 * np.arange(40))[None]).round(2).tolist()
     [0.2]
@@ -71,7 +71,7 @@ def read_rotation(model: Any, settings: Settings) -> dict[str, Any]:
 
 
 def share(a: Array, b: Array) -> float:
-    """Of entries that agree."""
+    """The share of entries in which two arrays agree."""
     return float((a == b).mean())
 
 

@@ -67,7 +67,7 @@ def at_axis(shape: Shape, axis: int, inner: int) -> Block:
 
 
 def kind_of(node: Any) -> str:
-    """Of a node, without the ending that tells its overloads apart.
+    """The operation of a node of autograd's graph, without the ending that tells its overloads apart.
 
     >>> kind_of(torch.ones(2, requires_grad=True).exp().grad_fn)
     'Exp'
@@ -164,7 +164,7 @@ def _along(node: Any, block: Block, at: tuple[int, int], shape: Shape, ins: Sequ
 
 
 def _reduced(node: Any, block: Block, at: tuple[int, int], shape: Shape, ins: Sequence[Shape]) -> list[Block]:
-    """Of an input with more axes than the output, or as many of size 1."""
+    """sum, mean and the like: the output lacks the axes that were reduced, or has them with size 1."""
     source = ins[0]
     gone = _dims(node, len(source))
     if len(shape) == len(source):  # the axes are kept

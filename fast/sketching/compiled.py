@@ -32,7 +32,7 @@ PARTS = 16  # pieces of work that a batch is cut into, so that all cores have so
 
 
 class Tables(ctypes.Structure):
-    """As in tensor_sketch.c."""
+    """The struct `Tables` of tensor_sketch.c: a sketch's buckets, signs and transform, as addresses."""
 
     _fields_ = [(name, ctypes.c_longlong) for name in ("m", "rows", "cols", "passes")] + [
         (name, ctypes.c_void_p)
@@ -41,7 +41,7 @@ class Tables(ctypes.Structure):
 
 
 class Work(ctypes.Structure):
-    """As in tensor_sketch.c."""
+    """The struct `Work` of tensor_sketch.c: what one call reads and writes, and its sizes."""
 
     _fields_ = [
         (name, ctypes.c_longlong)

@@ -32,7 +32,7 @@ class Form:
 
     @classmethod
     def reduced(cls, c: Int[Array, "uu vv"], denominator: int) -> Form:
-        """With the common factor of all coefficients and the denominator taken out."""
+        """The form c / denominator, with the common factor of all coefficients and the denominator taken out."""
         common = gcd(int(np.gcd.reduce(np.abs(c), axis=None)), denominator)
         return cls(c // common, denominator // common)
 

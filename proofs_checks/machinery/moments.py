@@ -79,7 +79,7 @@ def every_count_sketch(d: int, m: int) -> Iterator[CountSketch]:
 
 
 def count_sketch_moments(family: Hashes, m: int) -> Moments:
-    """Of <CS x, CS y>, for x and y with as many entries as the family has indices."""
+    """The Moments of <CS x, CS y>, for x and y with as many entries as the family has indices."""
     d = family.buckets.shape[1]
     (sign1, count1), (sign2, count2) = _tables(family, m, 2), _tables(family, m, 4)
     mean = (sign1 * count1[:, 0]).reshape(d, d)
@@ -89,7 +89,7 @@ def count_sketch_moments(family: Hashes, m: int) -> Moments:
 
 
 def tensor_sketch_moments(rows: Hashes, cols: Hashes, m: int) -> Moments:
-    """Of <TS X, TS Y>, for X and Y with one row and one column for each index of the two families."""
+    """The Moments of <TS X, TS Y>, for X and Y with one row and one column for each index of the two families."""
     d, d2 = rows.buckets.shape[1], cols.buckets.shape[1]
     size = rows.size * cols.size
     if size > SAFE:
@@ -103,7 +103,7 @@ def tensor_sketch_moments(rows: Hashes, cols: Hashes, m: int) -> Moments:
 
 
 def moments_of_matrices(matrices: list[Int[Array, "m n"]]) -> Moments:
-    """The same from sketches written out as matrices, each as likely as the others."""
+    """The Moments of <S x, S y> for sketches S given as matrices, all equally likely."""
     n = matrices[0].shape[1]
     gram = np.stack([t.T @ t for t in matrices]).reshape(-1, n * n)  # <T x, T y> = x^T gram y
     second = (gram.T @ gram).reshape(n, n, n, n).transpose(0, 2, 1, 3).reshape(n * n, n * n)

@@ -72,7 +72,7 @@ class PolynomialLoop:
         return (error * error).dx.sum(), a_seen
 
     def derivative(self, what: str, shape: tuple[int, ...]) -> Array:
-        """By every entry of `what`, step by step: (tau, *shape)."""
+        """The derivatives of the loss by every entry of `what` as each step uses it: (tau, *shape)."""
         out = np.zeros((self.tau, *shape), dtype=object)
         for index in np.ndindex(out.shape):
             out[index] = self.run(what, index[0] + 1, index[1:])[0]

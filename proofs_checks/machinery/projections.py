@@ -45,7 +45,7 @@ class Gram(NamedTuple):
 
     @property
     def moments(self) -> Moments:
-        """Of <S x, S y>."""
+        """The Moments of <S x, S y>."""
         n = len(self.mean)
         c = self.second.transpose(0, 2, 1, 3).reshape(n * n, n * n)
         return Moments(self.mean, self.mean_denominator, Form.reduced(c, self.denominator))
@@ -78,7 +78,7 @@ def gram_of_columns(law: Law) -> Gram:
 
 
 def two_sided(left: Gram, right: Gram) -> Moments:
-    """Of <A X B^T, A Y B^T>, A and B independent: entry (i, j) of X meets (k, l) of Y by both grams."""
+    """The Moments of <A X B^T, A Y B^T>, A and B independent: entry (i, j) of X meets (k, l) of Y by both grams."""
     n = len(left.mean) * len(right.mean)
     if int(np.abs(left.second).max()) * int(np.abs(right.second).max()) > SAFE:
         raise OverflowError("the product of two second moments does not fit 63 bits")
@@ -90,7 +90,7 @@ def two_sided(left: Gram, right: Gram) -> Moments:
 
 
 def moments_of_draws(draws: Iterable[tuple[Fraction, Any]], scale: Fraction) -> Moments:
-    """Of sketches listed with their probabilities, whose `dense()` times sqrt(scale) is whole; refused if it is not."""
+    """The Moments of sketches listed with their probabilities; refused if `dense()` times sqrt(scale) is not whole."""
     listed = list(draws)
     if sum(p for p, _ in listed) != 1:
         raise ValueError(f"the probabilities of all draws must sum to 1, got {sum(p for p, _ in listed)}")
