@@ -47,7 +47,7 @@ class LoopedConfig:
     prelude: int = 0  # blocks before the loop
     core: int = 1  # blocks in the loop
     coda: int = 0  # blocks after the loop
-    read_in: Literal["embedding", "onehot"] = "embedding"  # a table, or a matrix times one-hot tokens
+    read_in: Literal["embedding", "onehot"] = "embedding"  # or a linear layer of one-hot tokens
     state: Literal["embedding", "zero"] = "embedding"  # s before the first step
     injection: Literal["none", "add", "concat"] = "add"  # how e enters each step: not, s + e, or W concat(e, s)
     norm: Literal["layer", "rms"] = "layer"  # layer: affine; rms: without parameters
@@ -55,7 +55,7 @@ class LoopedConfig:
     positions: bool = False  # learned ones, added to the read-in
     rotary: bool = False  # rotary positions in attention
     causal: bool = True  # attention looks back only
-    bias: bool = True  # in linear layers other than the head
+    bias: bool = True  # in the linear layers of blocks
     head_bias: bool = False  # in the head
     fused_qkv: bool = False  # one matrix for queries, keys and values
     qk_norm: bool = False  # a norm of queries and keys
