@@ -21,6 +21,8 @@ ORDER = (
     "influence.backends",
     "influence.weights",
     "influence.summaries",
+    "influence.masses",
+    "influence.asymmetry",
     "backends.sketched_conservation",
     "backends.fast_agrees",
     "backends.kernels_agree",
