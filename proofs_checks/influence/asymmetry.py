@@ -2,10 +2,10 @@
 
     tracin[i, j] = tracin[j, i]      sdi[i, j, t] = sdi_train[j, i, t]      matrix[i, j, s, t] = matrix[j, i, t, s]
 
-hold for all examples, while sdi[i, j, t] = sdi[j, i, t] does not: it fails by more than 1e-3 of the trajectory for every
-two examples of the cases of which one takes more than one step, although their sums over steps are one number. On the
-diagonal, z = z', the two sides are one. In float64, to 1e-13 of the sum of the products' sizes, on step gradients of the
-reference.
+hold for all examples, while sdi[i, j, t] = sdi[j, i, t] does not: it fails by more than 1e-3 of the trajectory for
+every two examples of the cases of which one takes more than one step, although their sums over steps are one number.
+On the diagonal, z = z', the two sides are one. In float64, to 1e-13 of the sum of the products' sizes, on step
+gradients of the reference.
 """
 
 from __future__ import annotations
