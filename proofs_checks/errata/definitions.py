@@ -10,7 +10,7 @@ import numpy as np
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
-from ..backends.storage_and_work import body_shapes
+from ..backends.storage import body_shapes
 from ..machinery.moments import every_count_sketch, moments_of_matrices
 from ..tensor_sketch.fft import circular_convolution
 from .erratum import Decision, erratum

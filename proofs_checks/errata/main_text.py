@@ -12,7 +12,7 @@ from sdi.inputs.looped_config import LoopedConfig
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 from sdi.sketch.sketch_map import SketchMap
 
-from ..backends.storage_and_work import body_shapes
+from ..backends.storage import body_shapes
 from ..count_sketch.older_bound import even_factor, older_factor
 from ..machinery.moments import all_signs
 from .erratum import Decision, erratum, variance_of

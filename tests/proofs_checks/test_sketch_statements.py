@@ -12,7 +12,7 @@ import pytest
 
 import sdi.proofs_checks as proofs
 from sdi.proofs_checks import Verdict, statement
-from sdi.proofs_checks.backends.storage_and_work import Counted, counted
+from sdi.proofs_checks.backends.work import Counted, counted
 from sdi.proofs_checks.machinery import biquadratic, moments
 from sdi.proofs_checks.machinery.statement import _registry
 from sdi.proofs_checks.tensor_sketch.bound import certificate
