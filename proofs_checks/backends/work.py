@@ -100,27 +100,25 @@ def counted(run: Callable[..., Array], *on: Any) -> tuple[Array, Work]:
 
 def dispatched(run: Callable[[], Any], m: int) -> Work:
     """What PyTorch is asked to do while this runs. Transforms of another length than m count as none."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
+    mode = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
     found: Counter[str] = Counter()
 
-    class Count(TorchDispatchMode):
-        def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = op(*args, **(kwargs or {}))
-            match op._schema.name:
-                case "aten::_fft_r2c" if args[0].shape[-1] == m:
-                    found["transforms"] += args[0].numel() // m
-                case "aten::_fft_c2r" if args[3] == m:
-                    found["transforms"] += out.numel() // m
-                case "aten::mul" if out.is_complex():
-                    found["products"] += out.numel()
-                case "aten::index_add_":
-                    found["additions"] += args[3].numel()
-                case "aten::bmm":
-                    found["madds"] += args[0].numel() * args[1].shape[-1]
-            return out
+    def count(self: Any, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = op(*args, **(kwargs or {}))
+        match op._schema.name:
+            case "aten::_fft_r2c" if args[0].shape[-1] == m:
+                found["transforms"] += args[0].numel() // m
+            case "aten::_fft_c2r" if args[3] == m:
+                found["transforms"] += out.numel() // m
+            case "aten::mul" if out.is_complex():
+                found["products"] += out.numel()
+            case "aten::index_add_":
+                found["additions"] += args[3].numel()
+            case "aten::bmm":
+                found["madds"] += args[0].numel() * args[1].shape[-1]
+        return out
 
-    with Count(), one_thread():
+    with type("Count", (mode,), {"__torch_dispatch__": count})(), one_thread():
         run()
     return Work(**found)
 
@@ -140,15 +138,15 @@ def transforms_in_numpy(sketch: TensorSketch, u: Array, v: Array) -> int:
     found = 0
     forward, back = np.fft.rfft, np.fft.irfft
 
-    def rfft(x: Array, *rest: Any, **options: Any) -> Array:
+    def rfft(x: Array) -> Array:
         nonlocal found
         found += x.size // x.shape[-1] if x.shape[-1] == sketch.m else 0
-        return forward(x, *rest, **options)
+        return forward(x)
 
-    def irfft(x: Array, *rest: Any, n: int, **options: Any) -> Array:
+    def irfft(x: Array, n: int) -> Array:
         nonlocal found
         found += x.size // x.shape[-1] if n == sketch.m else 0
-        return back(x, *rest, n=n, **options)
+        return back(x, n)
 
     with patch.object(np.fft, "rfft", rfft), patch.object(np.fft, "irfft", irfft):
         sketch.apply_outer(u, v)

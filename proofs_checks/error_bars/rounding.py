@@ -25,7 +25,7 @@ from unittest.mock import patch
 import numpy as np
 
 from sdi.result import score_store as scoring
-from sdi.scores.standard_error import Sizes
+from sdi.scores.standard_error import Sizes, sizes
 from sdi.sketch import bounds
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
@@ -36,7 +36,6 @@ from ..machinery.statement import Verdict, statement
 
 Array = np.ndarray
 HALF = np.dtype(np.float16)
-SIZES = scoring.sizes
 
 
 def _squares(of: Features, x: Array) -> Array:
@@ -133,7 +132,7 @@ def _with(change: Callable[[Sizes, Features, bool], Sizes]) -> Score:
 
     def score(*arguments: Any) -> Any:
         def wrong(features: Features, dtype: Any, whole: bool) -> Sizes:
-            return change(SIZES(features, dtype, whole), features, whole)
+            return change(sizes(features, dtype, whole), features, whole)
 
         with patch.object(scoring, "sizes", wrong):
             return scoring.score(*arguments)

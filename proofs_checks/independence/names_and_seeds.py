@@ -44,7 +44,7 @@ def draw(shapes: Shapes, m: int, seed: int, family: str) -> SketchMap:
 def model_shapes(blocks: int) -> Shapes:
     """Parameters of 256 entries a side, named as models name them."""
     names = [f"{part}.{i}.{layer}" for part, i, layer in product(PARTS, range(blocks), LAYERS)]
-    matrices = {f"{name}.weight": (D,) if "norm" in name else (D, D) for name in names}
+    matrices: Shapes = {f"{name}.weight": (D,) if "norm" in name else (D, D) for name in names}
     return matrices | {f"{name}.bias": (D,) for name in names}
 
 

@@ -38,7 +38,7 @@ from ..machinery.statement import Verdict, statement
 
 Array = np.ndarray
 N = 4
-SIDES = {1: "AB", 2: "CB", 3: "BA", 4: "BC", 5: "AC", 6: "CA", 7: "BB", 8: "CC"}  # the pattern of rows, of columns
+SIDES = dict(enumerate(map(tuple, ("AB", "CB", "BA", "BC", "AC", "CA", "BB", "CC")), start=1))  # of rows, of columns
 
 
 class Part(NamedTuple):
