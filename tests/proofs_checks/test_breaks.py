@@ -114,6 +114,7 @@ BREAKS = [
         sixty_four_tokens,
         ("kernels.agree", "backends.agree"),
     ),
+    ("fast.sketching.device_sketch:TorchSketch.add_outer", sixty_four_tokens, ("backends.agree",)),
     ("fast.sketching.tensor_sketch:TorchTensorSketch.add_outer", larger_at_odd_m, ("kernels.agree", "backends.agree")),
     ("fast.sketching.tensor_sketch:TorchTensorSketch.add_by_fft", in_two_halves, ("work",)),
     ("sketch.shipped.count_and_tensor:TensorSketch.apply_outer", token_by_token, ("work",)),
