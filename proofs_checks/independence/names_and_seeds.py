@@ -3,8 +3,10 @@
 A sketch is drawn from (seed, name, side). Through SketchMap.draw, all tables of 256 buckets and signs of
 
     names    640 as models have them: they differ early ("core.3" and "coda.3"), late ("q" and "k"), by a digit, or are
-             the weight and the bias of one layer; vectors and both sides of matrices
-    seeds    0, 1, 2, 255, 2^8, 2^15 to 2^65 and one more, -1: whatever a number may be cut to
+             the weight and the bias of one layer; vectors and both sides of matrices; and some that only differ in
+             their case, their dots, or after 100 letters
+    seeds    0, 1, 2, 255, 2^8, 2^15 to 2^65 and one more, -1: whatever a number may be cut to; and (1, "1.w") with
+             (11, ".w")
 
 must differ, in both families; and those of the table family be uncorrelated: for every two, the sum of the products of
 their signs, and of their centred buckets, is within the normal quantile for alpha = 1e-6 divided by all pairs. Two
@@ -34,6 +36,18 @@ Draw = Callable[[Shapes, int, int, str], SketchMap]  # shapes, m, seed, family
 D, M, ALPHA = 256, 16, 1e-6
 SEEDS = (0, 1, 2, 255, 2**8, *(2**k + e for k in (15, 16, 31, 32, 63, 64, 65) for e in (0, 1)), -1)
 PARTS = ("core", "coda", "prelude", "model.layers", "transformer.h")
+LONG = "model." * 20
+ODD = (
+    "w.1.1",
+    "w.11",
+    "w.1",
+    "W.1",
+    "w_1",
+    "w.1 ",
+    "",
+    f"{LONG}q",
+    f"{LONG}k",
+)  # names that an eager hash takes for one
 LAYERS = ("attn.q", "attn.k", "attn.v", "attn.o", "mlp.up", "mlp.down", "norm1", "norm2")
 
 
@@ -45,7 +59,7 @@ def model_shapes(blocks: int) -> Shapes:
     """Parameters of 256 entries a side, named as models name them."""
     names = [f"{part}.{i}.{layer}" for part, i, layer in product(PARTS, range(blocks), LAYERS)]
     matrices: Shapes = {f"{name}.weight": (D,) if "norm" in name else (D, D) for name in names}
-    return matrices | {f"{name}.bias": (D,) for name in names}
+    return matrices | {f"{name}.bias": (D,) for name in names} | dict.fromkeys(ODD, (D,))
 
 
 def tables(sketch: SketchMap, seed: int) -> Iterator[tuple[str, CountSketch]]:
@@ -79,6 +93,9 @@ def _cases(draw: Draw, thorough: bool) -> Iterator[tuple[Any, str]]:
     one: Shapes = {"core.0.attn.q.weight": (D, D), "core.0.norm1.bias": (D,)}
     for family, blocks in (("table", 8), ("polynomial", 2)):  # 640 and 160 parameters
         seeds = [t for seed in SEEDS for t in tables(draw(one, M, seed, family), seed)]
+        seeds += [
+            t for seed, name in ((1, "1.w"), (11, ".w")) for t in tables(draw({name: (D,)}, M, seed, family), seed)
+        ]
         yield from _alike(seeds, family)
         shapes = model_shapes(blocks * (4 if thorough else 1))
         yield from _alike(list(tables(draw(shapes, M, 0, family), 0)), family)
@@ -123,6 +140,16 @@ def _half_a_table(shapes: Shapes, m: int, seed: int, family: str) -> SketchMap:
         "only the first 8 letters of the name": _by(lambda name: name[:8]),
         "a bias with its weight's hash": _by(lambda name: name.replace(".bias", ".weight")),
         "8 bits of the name": _by(_eight_bits),
+        "names without their case": _by(str.lower),
+        "names without their dots": _by(lambda name: name.replace(".", "")),
+        "the first 100 letters of the name": _by(lambda name: name[:100]),
+        "seed and name written together": lambda shapes, m, seed, family: SketchMap(
+            {
+                name: draw({f"{seed}{name}": shape}, m, 0, family).sketches[f"{seed}{name}"]
+                for name, shape in shapes.items()
+            },
+            shapes,
+        ),
         "seeds modulo 2^16": _seeds_below(2**16),
         "seeds modulo 2^32": _seeds_below(2**32),
         "seeds modulo 2^64": _seeds_below(2**64),
