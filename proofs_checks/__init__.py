@@ -50,6 +50,7 @@ ORDER = (
     "error_bars.concatenation",
     "error_bars.checkpoints",
     "error_bars.standard_error",
+    "error_bars.estimated",
     "error_bars.rounding",
     "error_bars.half_bound",
     "error_bars.sample_variance",

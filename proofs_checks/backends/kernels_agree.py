@@ -4,7 +4,7 @@
     gradient of an embedding   sum over tokens of outer(one_hot(index), v)
 
 A model of test size has a few tokens, and its layers take one route only: here each is called by name, and the one
-that chooses between them, with 1, 40 and 101 tokens, in float64 and float32, for sizes m that have a compiled transform
+that chooses between them, with 1 to 1,030 tokens, in float64 and float32, for sizes m that have a compiled transform
 (powers of 2, with factors 3 and 5, even and odd) and some that have none. The definition is TensorSketch.apply, an
 explicit signed sum over entries, of the summed outer products in float64. Errors are measured against the sum of
 |u| |v| over tokens, the size of all that is added up.
@@ -31,6 +31,7 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 SIZES = (((5, 7), 4), ((20, 12), 30), ((9, 33), 64), ((6, 8), 14), ((12, 10), 45), ((8, 7), 13))
 ROUTES = ("fft", "gemm", "outer", "rows")
 TOKENS, EXAMPLES = (1, 40, 101), 3
+LONG = 1030  # more than the compiled gemm copies at a time
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ def by_kernel(job: Job) -> Array:
 
 def jobs(thorough: bool) -> Iterator[Job]:
     rng = np.random.default_rng(0)
-    for ((d, d2), m), tokens in product(SIZES, (*TOKENS, 2100) if thorough else TOKENS):
+    many = [(size, LONG) for size in (SIZES if thorough else (SIZES[0], SIZES[-1]))]
+    for ((d, d2), m), tokens in [*product(SIZES, (*TOKENS, 2100) if thorough else TOKENS), *many]:
         sketch = TensorSketch.draw((d, d2), m, name="kernel")
         u, v = rng.standard_normal((EXAMPLES, tokens, d)), rng.standard_normal((EXAMPLES, tokens, d2))
         index = rng.integers(d, size=(EXAMPLES, tokens))
@@ -122,6 +124,7 @@ def _without_signs(job: Job) -> Array:
             lambda j: (j.route, j.kernel) == ("gemm", "torch"), _first_16
         ),
         "tokens after the 64th ignored by the one that chooses": _changed(lambda j: j.route == "outer", _first_64),
+        "tokens after the 1024th ignored by gemm": _changed(lambda j: j.route == "gemm", _first(1024)),
         "1 % too large at odd m": _changed(lambda j: j.sketch.m % 2 == 1, _too_large),
         "no signs": _without_signs,
         "replaces what is there": lambda job: by_kernel(job) - 1,

@@ -7,10 +7,10 @@
 where a sum over steps that were stored one by one has the squares of all of them, and of what is outside the loop.
 
 Decided twice. The error bars of `score_store.score` in every mode, on features kept whole (whose sketch has no
-variance) and sketched, are the root of this and of the sketch's bound, to 1e-12. And features that the store's own
-format has rounded give scores whose real errors have a root mean square, over all scores of a mode, between 0.2 and 1
-times the bar, where each parameter has one number that is not zero: 2^-11 is what rounding is at most, 0.4 of it usual.
-(Spread over D numbers, errors are smaller by sqrt(D): the bar is for the worst case.)
+variance, nor an estimate of it) and sketched, are the root of this and of the sketch's bound, to 1e-12. And features
+that the store's own format has rounded give scores whose real errors have a root mean square, over all scores of a
+mode, between 0.2 and 1 times the bar, where each parameter has one number that is not zero: 2^-11 is what rounding is
+at most, 0.4 of it usual. (Spread over D numbers, errors are smaller by sqrt(D): the bar is for the worst case.)
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ def _turned(error: Array, mode: str) -> Array:
 
 
 def _formula(score: Score) -> Iterator[tuple[Any, str]]:
-    for outside, mode, m in product((False, True), MODES, (4, None)):
+    for outside, mode, (m, bars) in product((False, True), MODES, ((4, "bound"), (None, "bound"), (None, "estimated"))):
         run = replace(make_run(m or 8, outside), dtype=HALF)
         if m is None:
             run = _kept(run)
-        got = run.scored(score, mode)
+        got = run.scored(score, mode, bars)
         for what, found, of in (("stderr", got.stderr, mode), ("tracin_stderr", got.tracin_stderr, "tracin")):
             wanted = _turned(by_hand(run, mode, of), of)
             same = found.values.shape == wanted.shape and np.allclose(found.values, wanted, rtol=1e-12, atol=0)
-            yield same, f"mode {mode!r}, m={m}: {what} is not that of the bound and the rounding"
+            yield same, f"mode {mode!r}, m={m}, {bars}: {what} is not that of the bound and the rounding"
 
 
 def _kept(run: Run, n: int = 0, seed: int = 0) -> Run:
@@ -152,6 +152,11 @@ def _rounded_once(made: Sizes, features: Features, whole: bool) -> Sizes:
     return made if made.rounding is None else made._replace(rounding=2.0**-22 * made.squares)
 
 
+def _left_out_of_estimates(*arguments: Any) -> Any:
+    """In the default bars, which estimate the variance."""
+    return (_with(_left_out) if arguments[-1] == "estimated" else scoring.score)(*arguments)
+
+
 def _one_side(made: Sizes, features: Features, whole: bool) -> Sizes:
     return made if made.rounding is None or len(features.values) != 3 else made._replace(rounding=0 * made.rounding)
 
@@ -163,6 +168,7 @@ def _one_side(made: Sizes, features: Features, whole: bool) -> Sizes:
     claim=scoring.score,
     mutants={
         "rounding left out": _with(_left_out),
+        "rounding left out where the variance is estimated": _left_out_of_estimates,
         "half of the rounding's variance": _with(_half_of_it),
         "a sum over steps as if rounded once": _with(_rounded_once),
         "the training side's rounding left out": _with(_one_side),

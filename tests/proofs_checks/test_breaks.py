@@ -51,8 +51,9 @@ def half(true: Any) -> Any:
     return lambda *a: true(*a) / 2
 
 
-def sixty_four_tokens(true: Any) -> Any:
-    return lambda self, acc, u, v, work: true(self, acc, u[:, :64], v[:, :64], work)
+def tokens(most: int) -> Any:
+    """A method that is given no more tokens than that."""
+    return lambda true: lambda self, acc, u, v, work: true(self, acc, u[:, :most], v[:, :most], work)
 
 
 def larger_at_odd_m(true: Any) -> Any:
@@ -100,6 +101,10 @@ def no_rounding(true: Any) -> Any:
     return {}
 
 
+def no_rounding_in_estimates(true: Any) -> Any:
+    return lambda *a: [] if a[-1] == "estimated" else true(*a)
+
+
 def all_steps_alike(true: Any) -> Any:
     return lambda x: np.broadcast_to(true(x).mean(axis=1, keepdims=True), true(x).shape)
 
@@ -114,7 +119,7 @@ BREAKS = [
         sixty_four_tokens,
         ("kernels.agree", "backends.agree"),
     ),
-    ("fast.sketching.device_sketch:TorchSketch.add_outer", sixty_four_tokens, ("backends.agree",)),
+    ("fast.sketching.device_sketch:TorchSketch.add_outer", tokens(64), ("backends.agree",)),
     ("fast.sketching.tensor_sketch:TorchTensorSketch.add_outer", larger_at_odd_m, ("kernels.agree", "backends.agree")),
     ("fast.sketching.tensor_sketch:TorchTensorSketch.add_by_fft", in_two_halves, ("work",)),
     ("sketch.shipped.count_and_tensor:TensorSketch.apply_outer", token_by_token, ("work",)),
@@ -123,6 +128,10 @@ BREAKS = [
     ("sketch.sketch_map:draw_one", last_part_of_the_name, ("independence.names_and_seeds",)),
     ("sketch.sketch_map:draw_one", small_seeds, ("independence.names_and_seeds",)),
     ("scores.standard_error:ROUNDING", no_rounding, ("rounding",)),
+    ("scores.standard_error:_variances", no_rounding_in_estimates, ("rounding",)),
+    ("scores.estimated_error:MARGIN", lambda true: 1.0, ("estimated_error",)),
+    ("sketch.shipped.count_and_tensor:coincidence_factor", half, ("estimated_error",)),
+    ("fast.sketching.compiled:NativeTensorSketch.add_by_gemm", tokens(1024), ("kernels.agree",)),
     ("sketch.shipped.count_and_tensor:TensorSketch.variance_factor", half, ("tensor_sketch.bound",)),
     ("sketch.shipped.count_and_tensor:tensor_sketch_factor", half, ("tensor_sketch.bound", "concatenation.bound")),
     ("sketch.bounds:tensor_sketch_terms", first_term_as_second, ("tensor_sketch.cases",)),
