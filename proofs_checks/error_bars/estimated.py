@@ -8,8 +8,9 @@
     kept whole     0
 
 and the standard error is sqrt(variance) 1.1 / (1 - r), r = sqrt(variance) |score| / (sum over parameters of eta N)^2 up
-to 3/4. That these V are right on average, or bounds, is for `sample_variance` and `half_bound`; here every one is
-written out with loops and compared with what `score_store.score` gives, to 1e-9, in every mode, at even and odd m.
+to 3/4; of a parameter's part (`sdi.parts`), the same of this part alone. That these V are right on average, or bounds,
+is for `sample_variance` and `half_bound`; here every one is written out with loops and compared with what
+`score_store.score` gives, to 1e-9, in every mode, at even and odd m.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import numpy as np
 
 from sdi.result import score_store as scoring
 from sdi.scores import estimated_error as library
+from sdi.scores import standard_error as bars
+from sdi.sketch import bounds
 from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
 
 from ..machinery.scored_runs import MODES, Run, Score, make_run
@@ -63,9 +66,9 @@ def by_hand(run: Run, mode: str) -> Array:
     return np.asarray(total)
 
 
-def _of_pair(run: Run, checkpoint: Any, a: Array, b: Array) -> float:
+def _of_pair(run: Run, checkpoint: Any, a: Array, b: Array, only: str = "") -> float:
     variance = score = norms = 0.0
-    for block in run.blocks:
+    for block in (block for block in run.blocks if only in ("", block.name)):
         eta, part = checkpoint.eta_of(block.name), slice(block.start, block.stop)
         variance += eta**2 * of_parameter(run.sketch.sketches[block.name], a[part], b[part])
         score += eta * float(a[part] @ b[part])
@@ -83,6 +86,30 @@ def _cases(score: Score, thorough: bool) -> Iterator[tuple[Any, str]]:
             wanted = wanted.swapaxes(1, 2) if of in ("train", "matrix") else wanted
             same = found.values.shape == wanted.shape and np.allclose(found.values, wanted, rtol=1e-9, atol=0)
             yield same, f"mode {mode!r}, m={m}: {what} is not what it is said to be made of"
+    for m in (7, 8):
+        yield from _by_parameter(m)
+
+
+def _by_parameter(m: int) -> Iterator[tuple[Any, str]]:
+    run = make_run(m, outside=False)
+    for checkpoint in run.checkpoints:
+        train, query = (bars.sizes(side, run.dtype, whole=True) for side in run.sides(checkpoint))
+        eta = np.array([checkpoint.eta_of(block.name) for block in run.blocks])
+        found = {
+            kind: bars.standard_error_by_parameter(run.sketch, train, query, eta, kind)
+            for kind in ("estimated", "bound")
+        }
+        for p, block in enumerate(run.blocks):
+            pairs = [[(a, b) for b in query.values] for a in train.values]
+            wanted = [[_of_pair(run, checkpoint, a, b, block.name) for a, b in row] for row in pairs]
+            same = np.allclose(found["estimated"][..., p], wanted, rtol=1e-9, atol=0)
+            yield same, f"m={m}: the estimated bar of {block.name} alone is not what it is said to be made of"
+            norms = np.outer(train.squares[:, p], query.squares[:, p])
+            bound = eta[p] * np.sqrt(bounds.worst_case(run.sketch.sketches[block.name]) * norms)
+            yield (
+                np.allclose(found["bound"][..., p], bound, rtol=1e-12),
+                f"m={m}: the bar of {block.name} is not its bound",
+            )
 
 
 def _with(owner: Any, name: str, value: Any) -> Score:

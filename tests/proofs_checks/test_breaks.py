@@ -116,7 +116,7 @@ def first_term_as_second(true: Any) -> Any:
 BREAKS = [
     (
         "fast.sketching.tensor_sketch:TorchTensorSketch.add_outer",
-        sixty_four_tokens,
+        tokens(64),
         ("kernels.agree", "backends.agree"),
     ),
     ("fast.sketching.device_sketch:TorchSketch.add_outer", tokens(64), ("backends.agree",)),
@@ -129,6 +129,7 @@ BREAKS = [
     ("sketch.sketch_map:draw_one", small_seeds, ("independence.names_and_seeds",)),
     ("scores.standard_error:ROUNDING", no_rounding, ("rounding",)),
     ("scores.standard_error:_variances", no_rounding_in_estimates, ("rounding",)),
+    ("scores.standard_error:standard_error_by_parameter", half, ("estimated_error",)),
     ("scores.estimated_error:MARGIN", lambda true: 1.0, ("estimated_error",)),
     ("sketch.shipped.count_and_tensor:coincidence_factor", half, ("estimated_error",)),
     ("fast.sketching.compiled:NativeTensorSketch.add_by_gemm", tokens(1024), ("kernels.agree",)),
