@@ -6,8 +6,9 @@
 A model of test size has a few tokens, and its layers take one route only: here each is called by name, and the one
 that chooses between them, with 1 to 1,030 tokens, in float64 and float32, for sizes m that have a compiled transform
 (powers of 2, with factors 3 and 5, even and odd) and some that have none. The definition is TensorSketch.apply, an
-explicit signed sum over entries, of the summed outer products in float64. Errors are measured against the sum of
-|u| |v| over tokens, the size of all that is added up.
+explicit signed sum over entries, of the summed outer products in float64. The other sketches' twins are called as the
+sinks call them, and compared with what their class does. The workspace is so small that all work in parts. Errors are
+measured against the sum of |u| |v| over tokens, the size of all that is added up.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from sdi.run.one_thread import one_thread
+from sdi.sketch.load import SHIPPED, load_sketch
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from ..machinery.statement import Verdict, statement
@@ -29,6 +31,7 @@ from .fast_agrees import kernels, tensor
 Array = np.ndarray
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 SIZES = (((5, 7), 4), ((20, 12), 30), ((9, 33), 64), ((6, 8), 14), ((12, 10), 45), ((8, 7), 13))
+OTHERS = tuple(kind for kind in SHIPPED if kind not in ("tensor", "exact"))
 ROUTES = ("fft", "gemm", "outer", "rows")
 TOKENS, EXAMPLES = (1, 40, 101), 3
 LONG = 1030  # more than the compiled gemm copies at a time
@@ -36,18 +39,18 @@ LONG = 1030  # more than the compiled gemm copies at a time
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel ("compiled" or "torch"), a route ("fft", "gemm", "outer" for the cheaper, or "rows"), and its input."""
+    """A kernel ("compiled", "torch", or "twin" for other sketches), a route (of ROUTES; "outer" chooses), its input."""
 
     kernel: str
     route: str
     dtype: str
-    sketch: TensorSketch
+    sketch: Any
     u: Array  # (n, T, d_out); for rows, (n, T) indices
     v: Array  # (n, T, d_in)
 
     @property
     def name(self) -> str:
-        sizes = f"shape {self.sketch.shape}, m={self.sketch.m}, {self.v.shape[1]} tokens"
+        sizes = f"shape {self.sketch.shape}, m={self.sketch.size}, {self.v.shape[1]} tokens"
         return f"{self.route} by {self.kernel}, {self.dtype}, {sizes}"
 
     @property
@@ -61,11 +64,14 @@ def by_kernel(job: Job) -> Array:
     native, plain = (importlib.import_module(f"sdi.fast.sketching.{name}") for name in ("compiled", "tensor_sketch"))
     workspace = importlib.import_module("sdi.fast.sketching.workspace").Workspace
     v, u = tensor(job.v, job.dtype), tensor(job.u, "" if job.route == "rows" else job.dtype)
-    make = native.make_tensor_sketch if job.kernel == "compiled" else plain.TorchTensorSketch
+    twin = importlib.import_module("sdi.fast.sketching.device_sketch").TorchSketch
+    make = {"compiled": native.make_tensor_sketch, "torch": plain.TorchTensorSketch, "twin": twin}[job.kernel]
     tables = make(job.sketch, v.device, v.dtype)
-    acc = v.new_ones(len(v), job.sketch.m)
-    by = {"fft": tables.add_by_fft, "gemm": tables.add_by_gemm, "outer": tables.add_outer, "rows": tables.add_rows}
-    by[job.route](acc, u, v, workspace(v.device, 1 << 12))  # so small that there are parts of examples and tokens
+    acc = v.new_ones(len(v), job.sketch.size)
+    verb = {"fft": "add_by_fft", "gemm": "add_by_gemm", "outer": "add_outer", "rows": "add_rows"}[job.route]
+    getattr(tables, verb)(
+        acc, u, v, workspace(v.device, 1 << 12)
+    )  # so small that there are parts of examples and tokens
     return np.asarray(acc.numpy()) - 1
 
 
@@ -78,6 +84,11 @@ def jobs(thorough: bool) -> Iterator[Job]:
         index = rng.integers(d, size=(EXAMPLES, tokens))
         for kernel, route, dtype in product(kernels(), ROUTES, TOLERANCE):
             yield Job(kernel, route, dtype, sketch, index if route == "rows" else u, v)
+        if (d, d2) == SIZES[-1][0]:
+            for kind, route, dtype in product(OTHERS, ("outer", "rows"), TOLERANCE):
+                cls: Any = load_sketch(kind)
+                other = cls.draw((d, d2), m, seed=0, name="kernel")
+                yield Job("twin", route, dtype, other, index if route == "rows" else u, v)
 
 
 def _holds(claim: Callable[[Job], Array], job: Job) -> tuple[Any, str]:
@@ -125,7 +136,10 @@ def _without_signs(job: Job) -> Array:
         ),
         "tokens after the 64th ignored by the one that chooses": _changed(lambda j: j.route == "outer", _first_64),
         "tokens after the 1024th ignored by gemm": _changed(lambda j: j.route == "gemm", _first(1024)),
-        "1 % too large at odd m": _changed(lambda j: j.sketch.m % 2 == 1, _too_large),
+        "1 % too large at odd m": _changed(lambda j: j.sketch.size % 2 == 1, _too_large),
+        "other sketches 1 % too large for an embedding": _changed(
+            lambda j: (j.kernel, j.route) == ("twin", "rows"), _too_large
+        ),
         "no signs": _without_signs,
         "replaces what is there": lambda job: by_kernel(job) - 1,
     },

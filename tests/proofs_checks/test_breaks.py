@@ -119,7 +119,7 @@ BREAKS = [
         tokens(64),
         ("kernels.agree", "backends.agree"),
     ),
-    ("fast.sketching.device_sketch:TorchSketch.add_outer", tokens(64), ("backends.agree",)),
+    ("fast.sketching.device_sketch:TorchSketch.add_outer", tokens(64), ("backends.agree", "kernels.agree")),
     ("fast.sketching.tensor_sketch:TorchTensorSketch.add_outer", larger_at_odd_m, ("kernels.agree", "backends.agree")),
     ("fast.sketching.tensor_sketch:TorchTensorSketch.add_by_fft", in_two_halves, ("work",)),
     ("sketch.shipped.count_and_tensor:TensorSketch.apply_outer", token_by_token, ("work",)),
@@ -194,7 +194,11 @@ def test_normal_numbers_that_are_too_large_turn_the_drawn_variants_red(monkeypat
 
 @needs_compiled
 def test_the_kernels_are_called_by_every_route_in_both_precisions_and_with_many_tokens() -> None:
-    met = {(job.kernel, job.route, job.dtype) for job in jobs(thorough=False) if job.v.shape[1] >= 40}
+    met = {
+        (job.kernel, job.route, job.dtype)
+        for job in jobs(thorough=False)
+        if job.v.shape[1] >= 40 and job.kernel != "twin"
+    }
     assert len(met) == len(kernels()) * 4 * 2 == 16
 
 
