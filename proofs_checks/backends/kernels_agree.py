@@ -32,14 +32,14 @@ Array = np.ndarray
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 SIZES = (((5, 7), 4), ((20, 12), 30), ((9, 33), 64), ((6, 8), 14), ((12, 10), 45), ((8, 7), 13))
 OTHERS = tuple(kind for kind in SHIPPED if kind not in ("tensor", "exact"))
-ROUTES = ("fft", "gemm", "outer", "rows")
+ROUTES = ("fft", "gemm", "outer", "matrix", "rows")  # "outer" chooses; "matrix" is given the gradient
 TOKENS, EXAMPLES = (1, 40, 101), 3
 LONG = 1030  # more than the compiled gemm copies at a time
 
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel ("compiled", "torch", or "twin" for other sketches), a route (of ROUTES; "outer" chooses), its input."""
+    """A kernel ("compiled", "torch", or "twin" for other sketches), a route (of ROUTES), and its input."""
 
     kernel: str
     route: str
@@ -68,10 +68,12 @@ def by_kernel(job: Job) -> Array:
     make = {"compiled": native.make_tensor_sketch, "torch": plain.TorchTensorSketch, "twin": twin}[job.kernel]
     tables = make(job.sketch, v.device, v.dtype)
     acc = v.new_ones(len(v), job.sketch.size)
-    verb = {"fft": "add_by_fft", "gemm": "add_by_gemm", "outer": "add_outer", "rows": "add_rows"}[job.route]
-    getattr(tables, verb)(
-        acc, u, v, workspace(v.device, 1 << 12)
-    )  # so small that there are parts of examples and tokens
+    work = workspace(v.device, 1 << 10)  # so small that there are parts of examples and tokens
+    if job.route == "matrix":
+        tables.add_matrix(acc, u.transpose(1, 2) @ v, work)
+    else:
+        verb = {"fft": "add_by_fft", "gemm": "add_by_gemm", "outer": "add_outer", "rows": "add_rows"}[job.route]
+        getattr(tables, verb)(acc, u, v, work)
     return np.asarray(acc.numpy()) - 1
 
 
@@ -85,7 +87,7 @@ def jobs(thorough: bool) -> Iterator[Job]:
         for kernel, route, dtype in product(kernels(), ROUTES, TOLERANCE):
             yield Job(kernel, route, dtype, sketch, index if route == "rows" else u, v)
         if (d, d2) == SIZES[-1][0]:
-            for kind, route, dtype in product(OTHERS, ("outer", "rows"), TOLERANCE):
+            for kind, route, dtype in product(OTHERS, ("outer", "matrix", "rows"), TOLERANCE):
                 cls: Any = load_sketch(kind)
                 other = cls.draw((d, d2), m, seed=0, name="kernel")
                 yield Job("twin", route, dtype, other, index if route == "rows" else u, v)
