@@ -3,23 +3,26 @@
     gradient of a linear map   sum over tokens of outer(u, v), by fft and by gemm
     gradient of an embedding   sum over tokens of outer(one_hot(index), v)
 
-A model of test size has a few tokens, and its layers take one route only: here each is called by name, with 1, 40 and
-101 tokens, in float64 and float32, for sizes m that have a compiled transform (powers of 2, with factors 3 and 5) and
-one that has none. The definition is TensorSketch.apply, an explicit signed sum over entries, of the summed outer
-products in float64. Errors are measured against the sum of |u| |v| over tokens, the size of all that is added up.
+A model of test size has a few tokens, and its layers take one route only: here each is called by name, and the one
+that chooses between them, with 1 to 1,030 tokens, in float64 and float32, for sizes m that have a compiled transform
+(powers of 2, with factors 3 and 5, even and odd) and some that have none. The definition is TensorSketch.apply, an
+explicit signed sum over entries, of the summed outer products in float64. The other sketches' twins are called as the
+sinks call them, and compared with what their class does. The workspace is so small that all work in parts. Errors are
+measured against the sum of |u| |v| over tokens, the size of all that is added up.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from sdi.run.one_thread import one_thread
+from sdi.sketch.load import SHIPPED, load_sketch
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
 from ..machinery.statement import Verdict, statement
@@ -27,24 +30,27 @@ from .fast_agrees import kernels, tensor
 
 Array = np.ndarray
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
-SIZES = (((5, 7), 4), ((20, 12), 30), ((9, 33), 64), ((6, 8), 14))
+SIZES = (((5, 7), 4), ((20, 12), 30), ((9, 33), 64), ((6, 8), 14), ((12, 10), 45), ((8, 7), 13))
+OTHERS = tuple(kind for kind in SHIPPED if kind not in ("tensor", "exact"))
+ROUTES = ("fft", "gemm", "outer", "matrix", "rows")  # "outer" chooses; "matrix" is given the gradient
 TOKENS, EXAMPLES = (1, 40, 101), 3
+LONG = 1030  # more than the compiled gemm copies at a time
 
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel ("compiled" or "torch"), a route ("fft", "gemm" or "rows"), and what it is given."""
+    """A kernel ("compiled", "torch", or "twin" for other sketches), a route (of ROUTES), and its input."""
 
     kernel: str
     route: str
     dtype: str
-    sketch: TensorSketch
+    sketch: Any
     u: Array  # (n, T, d_out); for rows, (n, T) indices
     v: Array  # (n, T, d_in)
 
     @property
     def name(self) -> str:
-        sizes = f"shape {self.sketch.shape}, m={self.sketch.m}, {self.v.shape[1]} tokens"
+        sizes = f"shape {self.sketch.shape}, m={self.sketch.size}, {self.v.shape[1]} tokens"
         return f"{self.route} by {self.kernel}, {self.dtype}, {sizes}"
 
     @property
@@ -58,22 +64,33 @@ def by_kernel(job: Job) -> Array:
     native, plain = (importlib.import_module(f"sdi.fast.sketching.{name}") for name in ("compiled", "tensor_sketch"))
     workspace = importlib.import_module("sdi.fast.sketching.workspace").Workspace
     v, u = tensor(job.v, job.dtype), tensor(job.u, "" if job.route == "rows" else job.dtype)
-    make = native.make_tensor_sketch if job.kernel == "compiled" else plain.TorchTensorSketch
+    twin = importlib.import_module("sdi.fast.sketching.device_sketch").TorchSketch
+    make = {"compiled": native.make_tensor_sketch, "torch": plain.TorchTensorSketch, "twin": twin}[job.kernel]
     tables = make(job.sketch, v.device, v.dtype)
-    acc = v.new_ones(len(v), job.sketch.m)
-    add = {"fft": tables.add_by_fft, "gemm": tables.add_by_gemm, "rows": tables.add_rows}[job.route]
-    add(acc, u, v, workspace(v.device, 1 << 16))
+    acc = v.new_ones(len(v), job.sketch.size)
+    work = workspace(v.device, 1 << 10)  # so small that there are parts of examples and tokens
+    if job.route == "matrix":
+        tables.add_matrix(acc, u.transpose(1, 2) @ v, work)
+    else:
+        verb = {"fft": "add_by_fft", "gemm": "add_by_gemm", "outer": "add_outer", "rows": "add_rows"}[job.route]
+        getattr(tables, verb)(acc, u, v, work)
     return np.asarray(acc.numpy()) - 1
 
 
 def jobs(thorough: bool) -> Iterator[Job]:
     rng = np.random.default_rng(0)
-    for ((d, d2), m), tokens in product(SIZES, (*TOKENS, 2100) if thorough else TOKENS):
+    many = [(size, LONG) for size in (SIZES if thorough else (SIZES[0], SIZES[-1]))]
+    for ((d, d2), m), tokens in [*product(SIZES, (*TOKENS, 2100) if thorough else TOKENS), *many]:
         sketch = TensorSketch.draw((d, d2), m, name="kernel")
         u, v = rng.standard_normal((EXAMPLES, tokens, d)), rng.standard_normal((EXAMPLES, tokens, d2))
         index = rng.integers(d, size=(EXAMPLES, tokens))
-        for kernel, route, dtype in product(kernels(), ("fft", "gemm", "rows"), TOLERANCE):
+        for kernel, route, dtype in product(kernels(), ROUTES, TOLERANCE):
             yield Job(kernel, route, dtype, sketch, index if route == "rows" else u, v)
+        if (d, d2) == SIZES[-1][0]:
+            for kind, route, dtype in product(OTHERS, ("outer", "matrix", "rows"), TOLERANCE):
+                cls: Any = load_sketch(kind)
+                other = cls.draw((d, d2), m, seed=0, name="kernel")
+                yield Job("twin", route, dtype, other, index if route == "rows" else u, v)
 
 
 def _holds(claim: Callable[[Job], Array], job: Job) -> tuple[Any, str]:
@@ -93,8 +110,11 @@ def _too_large(job: Job) -> Array:
     return 1.01 * by_kernel(job)
 
 
-def _first_16(job: Job) -> Array:
-    return by_kernel(Job(job.kernel, job.route, job.dtype, job.sketch, job.u[:, :16], job.v[:, :16]))
+def _first(tokens: int) -> Callable[[Job], Array]:
+    return lambda job: by_kernel(replace(job, u=job.u[:, :tokens], v=job.v[:, :tokens]))
+
+
+_first_16, _first_64 = _first(16), _first(64)
 
 
 def _without_signs(job: Job) -> Array:
@@ -115,6 +135,12 @@ def _without_signs(job: Job) -> Array:
         "tokens after the 16th ignored": _changed(lambda j: j.kernel == kernels()[0], _first_16),
         "tokens after the 16th ignored by PyTorch's gemm": _changed(
             lambda j: (j.route, j.kernel) == ("gemm", "torch"), _first_16
+        ),
+        "tokens after the 64th ignored by the one that chooses": _changed(lambda j: j.route == "outer", _first_64),
+        "tokens after the 1024th ignored by gemm": _changed(lambda j: j.route == "gemm", _first(1024)),
+        "1 % too large at odd m": _changed(lambda j: j.sketch.size % 2 == 1, _too_large),
+        "other sketches 1 % too large for an embedding": _changed(
+            lambda j: (j.kernel, j.route) == ("twin", "rows"), _too_large
         ),
         "no signs": _without_signs,
         "replaces what is there": lambda job: by_kernel(job) - 1,

@@ -10,7 +10,7 @@ import numpy as np
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.sketch.shipped.count_and_tensor import TensorSketch
 
-from ..backends.storage_and_work import body_shapes
+from ..backends.storage import body_shapes
 from ..machinery.moments import every_count_sketch, moments_of_matrices
 from ..tensor_sketch.fft import circular_convolution
 from .erratum import Decision, erratum
@@ -24,6 +24,8 @@ Array = np.ndarray
     written="m < d in the paper's settings",
     true="not for the vectors: the parity model's are all shorter than m = 2048, so a sketch would lengthen them",
     how="the vector parameters in the loop of the parity model",
+    rests_on="a reading, that d is the length of any vector that is sketched; and a reconstructed configuration: "
+    "the paper gives one block of width 256, its biases and norms are ours, after GPT-2",
 )
 def _m_below_d() -> Decision:
     widths = sorted({shape[0] for shape in body_shapes(LoopedConfig.parity()).values() if len(shape) == 1})
@@ -83,6 +85,7 @@ def _convolved(sketch: TensorSketch, x: Array, y: Array, shift: int) -> Array:
     true="1 + (a - k - 1) mod m, if label m stands for H = 0; as written it is right only if buckets are added as "
     "counted from 0 and 1 is added at the end",
     how="every TensorSketch of 2 x 2 for m = 2 and 3, in integers",
+    rests_on="a reading: hashes take the labels 1 to m, as [m] is defined, but which label H = 0 has is nowhere said",
 )
 def _convolution_index() -> Decision:
     x, y = np.array([2, 3]), np.array([5, 7])

@@ -2,7 +2,8 @@
 
 An erratum says where, what is written (in our words), what is true, and how that is decided. `decide` computes, when
 asked, whether the written claim holds and whether the correction does. It stays in the list only as long as the
-first is refuted and the second confirmed: that is the statement "errata".
+first is refuted and the second confirmed: that is the statement "errata". What a verdict takes for granted that the
+paper does not print, a configuration or a reading, stands with it (`rests_on`).
 """
 
 from __future__ import annotations
@@ -65,4 +66,8 @@ def _cases(listed: Iterable[Erratum]) -> Iterable[tuple[Any, str]]:
 )
 def errata_are_decided(claim: Callable[[], list[Erratum]], thorough: bool) -> Verdict:
     """Every erratum's written claim is refuted by computing, and its correction confirmed."""
-    return Verdict.all(_cases(claim()), f"{len(claim())} errata")
+    listed = claim()
+    granted = sum(bool(e.rests_on) for e in listed)
+    return Verdict.all(
+        _cases(listed), f"{len(listed)} errata, {granted} of which rest on a reconstruction or a reading"
+    )

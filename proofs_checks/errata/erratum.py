@@ -16,7 +16,11 @@ Decision = tuple[bool, bool, str]  # does what is written hold, does the correct
 
 @dataclass(frozen=True)
 class Erratum:
-    """One misprint or wrong claim. `decide` computes (written holds, correction holds, evidence)."""
+    """One misprint or wrong claim. `decide` computes (written holds, correction holds, evidence).
+
+    `rests_on` says what a verdict takes for granted that the paper does not print: a configuration that we had to
+    rebuild, or one of several readings. Most take nothing.
+    """
 
     name: str
     where: str
@@ -24,11 +28,12 @@ class Erratum:
     true: str
     how: str
     decide: Callable[[], Decision]
+    rests_on: str = ""
 
     def as_row(self) -> dict[str, str | bool]:
         """Everything as plain data, decided now."""
         written_holds, true_holds, evidence = self.decide()
-        words = {k: getattr(self, k) for k in ("name", "where", "written", "true", "how")}
+        words = {k: getattr(self, k) for k in ("name", "where", "written", "true", "how", "rests_on")}
         return {**words, "written_holds": written_holds, "true_holds": true_holds, "evidence": evidence}
 
 
@@ -36,7 +41,7 @@ registered: dict[str, list[Erratum]] = {}  # by the module that holds them
 
 
 def erratum(
-    name: str, *, where: str, written: str, true: str, how: str
+    name: str, *, where: str, written: str, true: str, how: str, rests_on: str = ""
 ) -> Callable[[Callable[[], Decision]], Callable[[], Decision]]:
     """Register what decides an erratum."""
 
@@ -45,7 +50,7 @@ def erratum(
             written_holds, true_holds, evidence = decide()
             return bool(written_holds), bool(true_holds), evidence
 
-        registered.setdefault(decide.__module__, []).append(Erratum(name, where, written, true, how, decided))
+        registered.setdefault(decide.__module__, []).append(Erratum(name, where, written, true, how, decided, rests_on))
         return decide
 
     return register

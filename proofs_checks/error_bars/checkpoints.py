@@ -121,3 +121,50 @@ def _bound_cases(claim: Callable[..., Any], thorough: bool) -> Iterator[tuple[An
 def checkpoint_bound_holds(claim: Callable[..., Any], thorough: bool) -> Verdict:
     """Var of the weighted sum is at most (sum_k |eta_k| sqrt(Var_k))^2 <= f (sum_k |eta_k| |g_k| |p_k|)^2."""
     return Verdict.all(_bound_cases(claim, thorough))
+
+
+def lemma_covers(eta: tuple[int, int]) -> bool:
+    """The weights that the lemma's bound (sum_k eta_k |g_k| |p_k|)^2, without absolute values, is claimed for."""
+    return min(eta) >= 0
+
+
+ETAS = [(1, 1), (3, 2), (5, 1), (1, 0), (0, 2), (1, -1), (1, -2), (-3, 1)]
+
+
+def _hypothesis_cases(covers: Callable[[tuple[int, int]], bool], thorough: bool) -> Iterator[tuple[Any, str]]:
+    """In integers: n^2 m^2 Var against n^2 (2c + 6m) (sum)^2, where the norms are whole."""
+    for m in (2, 3):
+        Z, matrices = _products(m)
+        n = len(Z)
+        squares = (matrices**2).sum((1, 2))
+        whole = [k for k, square in enumerate(squares) if int(square**0.5) ** 2 == square]
+        pairs = [(a * len(matrices) + b, int((squares[a] * squares[b]) ** 0.5)) for a, b in product(whole, repeat=2)]
+        for eta in ETAS:
+            exceeded = ""
+            for (i, x), (j, y) in product(pairs, repeat=2):
+                total = eta[0] * Z[:, i] + eta[1] * Z[:, j]
+                variance = m * m * int(n * (total @ total) - total.sum() ** 2)
+                factor = n * n * (2 * bounds.coincidence(m) + 6 * m)
+                if variance > factor * (eta[0] * x + eta[1] * y) ** 2:
+                    exceeded = f"|g_1||p_1| = {x}, |g_2||p_2| = {y}: Var {variance} / {(m * n) ** 2} exceeds it"
+                    break
+                if variance > factor * (abs(eta[0]) * x + abs(eta[1]) * y) ** 2:
+                    yield False, f"m={m}, eta={eta}: the bound with |eta| is exceeded"
+            text = exceeded or "no pair of checkpoints exceeds the bound"
+            yield covers(eta) == (not exceeded), f"m={m}, eta={eta}: {text}"
+
+
+@statement(
+    "checkpoints.eta",
+    paper="Stepwise lemma, bound summed over checkpoints, a hypothesis it does not name",
+    method="exact",
+    claim=lemma_covers,
+    mutants={
+        "any weights": lambda eta: True,
+        "weights whose sum is not negative": lambda eta: sum(eta) >= 0,
+        "positive weights only": lambda eta: min(eta) > 0,
+    },
+)
+def lemma_needs_weights_of_one_sign(covers: Callable[[tuple[int, int]], bool], thorough: bool) -> Verdict:
+    """The lemma's bound as printed holds for eta >= 0 and fails for weights of both signs; with |eta| it holds."""
+    return Verdict.all(_hypothesis_cases(covers, thorough))

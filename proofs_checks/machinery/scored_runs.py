@@ -47,8 +47,9 @@ class Run:
     def ids(self, side: str) -> tuple[str, ...]:
         return self.features[self.checkpoints[0].key, side].ids
 
-    def scored(self, score: Score, mode: str) -> Any:
-        return score(replace(self, mode=mode), self.checkpoints, self.ids("train"), self.ids("query"), mode, {})
+    def scored(self, score: Score, mode: str, stderr: str = "auto") -> Any:
+        ids = self.ids("train"), self.ids("query")
+        return score(replace(self, mode=mode), self.checkpoints, *ids, mode, {}, stderr)
 
     def weights(self, checkpoint: Checkpoint) -> Array:
         """eta of every column."""

@@ -93,7 +93,8 @@ def _show_errata(console: Console, errata: list[dict[str, Any]]) -> None:
     console.print("\n[bold]Where the paper contradicts itself, decided by computation[/]")
     for e in errata:
         console.print(f"\n{escape(e['where'])}")
-        for label, text in (("written", e["written"]), ("true", e["true"]), ("how", f"{e['how']}: {e['evidence']}")):
+        said = {"written": e["written"], "true": e["true"], "how": f"{e['how']}: {e['evidence']}"}
+        for label, text in (said | ({"rests on": e["rests_on"]} if e["rests_on"] else {})).items():
             row = Table.grid(padding=(0, 1))
             row.add_column(width=9, justify="right", style="dim")
             row.add_column(overflow="fold")

@@ -1,13 +1,14 @@
 """What a trajectory says in one number: how much, when, and how much of it cancels.
 
 `scores` are sdi trajectories (n, q, tau); `energy` is their absolute sum over training examples. Steps are
-1-based. A trajectory without any mass has no timing: its summaries are NaN.
+1-based. A trajectory without any mass has no timing: its summaries are NaN. `self_influence`, `cross_mass` and
+`group_share` are of TracIn, which has no steps.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 Array = np.ndarray
 
@@ -94,6 +95,26 @@ def cross_mass(tracin: Float[Array, "n q"]) -> Float[Array, "n"]:
     array([3.])
     """
     return np.abs(_finite(tracin, "tracin")).sum(axis=-1)
+
+
+def group_share(tracin: Float[Array, "n q"], group: Bool[Array, "n"]) -> Float[Array, "q"]:
+    """Share_G: the share of each query's mass of |TracIn| that a group of training examples holds.
+
+    tracin: TracIn of every training example on every query.
+    group: for every training example, whether it belongs to the group.
+    Returns numbers from 0 to 1, one for each query; NaN for a query that nothing influences.
+
+    >>> group_share(np.array([[1.0, -2.0], [-3.0, 0.0]]), np.array([True, False]))
+    array([0.25, 1.  ])
+    """
+    mass, group = np.abs(_finite(tracin, "tracin")), np.asarray(group)
+    if mass.ndim != 2 or group.dtype != bool or group.shape != mass.shape[:1]:
+        raise ValueError(
+            f"group must hold True or False for each training example of tracin (n, q), got {group.dtype} of shape "
+            f"{group.shape} for tracin of shape {mass.shape}"
+        )
+    scaled = _ratio(mass, mass.max(axis=0, initial=0))  # before it is summed, so that tiny scores do not underflow
+    return np.asarray(np.minimum(_ratio(scaled[group].sum(axis=0), scaled.sum(axis=0)), 1.0))
 
 
 def _shares(energy: Float[Array, "... tau"]) -> Float[Array, "... tau"]:

@@ -22,6 +22,8 @@ from jaxtyping import Float, Shaped
 from sdi.errors import SketchMismatch
 from sdi.sketch.protocol import Sketch, check_m
 from sdi.sketch.sketch_map import SketchMap
+from sdi.sketch.variance_factor import coincidence as coincidence
+from sdi.sketch.variance_factor import tensor_sketch_factor as tensor_sketch_factor
 
 Array = np.ndarray
 
@@ -63,24 +65,9 @@ def tensor_sketch_variance(X: Shaped[Array, "... d d2"], Y: Shaped[Array, "... d
     return (coincidence(m) * first + m * second) / (m * m)
 
 
-def coincidence(m: int) -> int:
-    """How many (A, B) modulo m have A + B = A - B = 0: two if m is even, one if it is odd."""
-    return 2 - m % 2
-
-
 def worst_case(sketch: Sketch) -> float:
     """The f that a sketch claims: Var <S X, S Y> <= f |X|^2 |Y|^2, whatever X and Y."""
     return float(sketch.variance_factor())
-
-
-def tensor_sketch_factor(m: int) -> float:
-    """2c/m^2 + 6/m: TensorSketch's worst case; 4/m^2 + 6/m for even m.
-
-    >>> tensor_sketch_factor(2), tensor_sketch_factor(1)
-    (4.0, 8.0)
-    """
-    check_m(m)
-    return 2 * coincidence(m) / m**2 + 6 / m
 
 
 def concatenation_bound(

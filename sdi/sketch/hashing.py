@@ -128,12 +128,11 @@ def evaluate(coefficients: UInt64[np.ndarray, "terms"], d: int, k: int) -> UInt6
 
 def field_product(a: UInt64[np.ndarray, "d"], b: UInt64[np.ndarray, "d"], k: int) -> UInt64[np.ndarray, "d"]:
     """a * b in GF(2^k): shift and add, reducing by the modulus at every shift."""
-    one, top, modulus = np.uint64(1), np.uint64(1 << (k - 1)), np.uint64(field_modulus(k) & ((1 << k) - 1))
-    mask = np.uint64((1 << k) - 1)
+    zero, one, high, modulus = np.uint64(0), np.uint64(1), np.uint64(k - 1), np.uint64(field_modulus(k))
     product = np.zeros_like(a)
     for bit in range(k):
-        product ^= np.where(b >> np.uint64(bit) & one, a, np.uint64(0))
-        a = (a << one & mask) ^ np.where(a & top, modulus, np.uint64(0))
+        product ^= a & (zero - (b >> np.uint64(bit) & one))  # 0 - 1 is all ones
+        a = a << one ^ (modulus & (zero - (a >> high)))
     return product
 
 

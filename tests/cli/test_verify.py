@@ -134,5 +134,5 @@ def test_errata_are_shown_in_full_at_80_columns():
         show_verification(console, found, mutants=False)
         shown = "".join(console.export_text().split())
     for erratum in found.errata:
-        for key in ("where", "written", "true", "evidence"):
+        for key in ("where", "written", "true", "evidence", "rests_on"):
             assert "".join(erratum[key].split()) in shown

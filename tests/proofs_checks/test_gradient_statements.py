@@ -14,7 +14,8 @@ from sdi.proofs_checks.machinery.polynomial_loop import PolynomialLoop
 
 NAMES = (
     "gradient.total_derivative", "gradient.outer_products", "steps.after_readout", "steps.truncation",
-    "influence.sums", "influence.backends", "influence.weights", "summaries", "sketch.conservation", "backends.agree",
+    "influence.sums", "influence.backends", "influence.weights", "summaries", "masses",
+    "influence.asymmetry", "sketch.conservation", "backends.agree",
     "kernels.agree", "exact_scores",
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ import pytest
 
 import sdi.proofs_checks as proofs
 from sdi.proofs_checks import Verdict, statement
-from sdi.proofs_checks.backends.storage_and_work import Counted, counted
+from sdi.proofs_checks.backends.work import Counted, counted
 from sdi.proofs_checks.machinery import biquadratic, moments
 from sdi.proofs_checks.machinery.statement import _registry
 from sdi.proofs_checks.tensor_sketch.bound import certificate
@@ -22,10 +22,11 @@ from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
 NAMES = (
     "storage", "work", "drawn_sketches", "count_sketch.unbiased", "count_sketch.variance", "count_sketch.bound",
     "tensor_sketch.convolution", "tensor_sketch.fft", "tensor_sketch.linear", "tensor_sketch.unbiased",
-    "tensor_sketch.variance", "tensor_sketch.coincidence", "tensor_sketch.bound", "older_bound",
+    "tensor_sketch.cases", "tensor_sketch.variance", "tensor_sketch.coincidence", "tensor_sketch.bound", "older_bound",
     "tightness.approached", "tightness.never_attained", "smallest_m", "independence.suffices", "independence.drawn",
-    "independence.needed", "concatenation.variances_add", "concatenation.bound", "checkpoints.correlated",
-    "checkpoints.bound", "standard_error", "errata",
+    "independence.fair", "independence.names_and_seeds", "independence.needed", "concatenation.variances_add",
+    "concatenation.bound", "checkpoints.correlated", "checkpoints.bound", "checkpoints.eta", "standard_error",
+    "estimated_error", "rounding", "errata",
 )  # fmt: skip
 OURS = [s for s in proofs.statements() if s.name in NAMES]
 
@@ -228,11 +229,19 @@ def test_counted_numbers_count() -> None:
 # errata
 
 
+def test_verdicts_that_take_something_for_granted_say_so() -> None:
+    granted = {e.name for e in proofs.all_errata() if e.rests_on}
+    assert {"memory of the looped GPT", "index of the convolution"} <= granted
+    assert f"{len(granted)} of which rest on" in proofs.run(proofs.statements("errata")[0]).detail
+
+
 @pytest.mark.slow
 def test_errata_are_told_apart_and_say_all_they_should() -> None:
     rows = [e.as_row() for e in proofs.all_errata()]
     assert len({row["name"] for row in rows}) == len(rows) >= 12
     for row in rows:
         assert all(row[key] for key in ("name", "where", "written", "true", "how", "evidence")), row
+        rests_on = str(row["rests_on"])
+        assert not rests_on or "reconstructed" in rests_on or "reading" in rests_on
         assert row["written_holds"] is False, row
         assert row["true_holds"] is True, row

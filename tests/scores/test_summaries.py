@@ -12,6 +12,7 @@ from sdi.scores.summaries import (
     centre_of_mass,
     cross_mass,
     energy,
+    group_share,
     horizon,
     late_mass,
     self_influence,
@@ -144,6 +145,17 @@ def test_energy_sums_absolute_influence_over_training_examples():
     assert energy(scores).tolist() == [[2, 7], [4, 3]]
 
 
+@exact
+@given(st.lists(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3), min_size=1, max_size=6), st.data())
+def test_the_shares_of_a_group_and_of_the_others_make_one(tracin, data):
+    group = np.array(data.draw(st.lists(st.booleans(), min_size=len(tracin), max_size=len(tracin))))
+    shares, others = group_share(np.array(tracin), group), group_share(np.array(tracin), ~group)
+    dead = ~np.any(tracin, axis=0)
+    assert np.array_equal(np.isnan(shares), dead)
+    assert ((shares >= 0) & (shares <= 1))[~dead].all()
+    np.testing.assert_allclose((shares + others)[~dead], 1, rtol=1e-14)
+
+
 def test_self_influence_and_cross_mass_are_sums_over_the_last_axis():
     assert self_influence(np.array([[3, 4], [0, 1]])).tolist() == [25, 1]
     assert cross_mass(np.array([[1, -2], [0, 0]])).tolist() == [3, 0]
@@ -173,6 +185,11 @@ def test_leading_axes_are_summarised_one_by_one(a, b, tau):
         (lambda: cancellation(np.array([np.inf])), r"scores must be finite, got inf at index \(0,\)"),
         (lambda: self_influence(np.array([[np.nan]])), r"g must be finite, got nan at index \(0, 0\)"),
         (lambda: cross_mass(np.array([[np.nan]])), r"tracin must be finite, got nan at index \(0, 0\)"),
+        (lambda: group_share(np.ones((3, 2)), np.array([0, 1])), r"True or False .*, got int64 of shape \(2,\) for"),
+        (
+            lambda: group_share(np.ones((3, 2)), np.ones(2, bool)),
+            r"got bool of shape \(2,\) for tracin of shape \(3, 2\)",
+        ),
         (lambda: late_mass(np.float64(1)), r"energy must have a step axis, .* got shape \(\)"),
         (lambda: late_mass(np.zeros((2, 0))), r"energy must have a step axis, .* got shape \(2, 0\)"),
         (lambda: horizon(np.zeros(0)), r"energy must have a step axis, .* got shape \(0,\)"),

@@ -23,6 +23,7 @@ from sdi.errors import SketchMismatch
 from sdi.sketch.estimate_variance import Pairs, between, half_bound, over_frequencies
 from sdi.sketch.hashing import check_family, draw_buckets, draw_signs
 from sdi.sketch.protocol import Draws, LinearSketch, Shape, check_m, check_shape
+from sdi.sketch.variance_factor import coincidence_factor, count_sketch_factor, tensor_sketch_factor
 
 Array = np.ndarray
 
@@ -104,7 +105,7 @@ class CountSketch(LinearSketch):
 
     def variance_factor(self) -> float:
         """2 / m: see `sdi.sketch.bounds`."""
-        return 2 / self.m
+        return count_sketch_factor(self.m)
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
         return half_bound(self.variance_factor(), pairs)
@@ -189,11 +190,11 @@ class TensorSketch(LinearSketch):
 
     def variance_factor(self) -> float:
         """2c/m^2 + 6/m, with c = 2 for even m and 1 for odd: see `sdi.sketch.bounds`."""
-        return 2 * (2 - self.m % 2) / self.m**2 + 6 / self.m
+        return tensor_sketch_factor(self.m)
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
         """`over_frequencies`, plus the bound on the part in 1 / m^2, for `pairs` of sketched vectors."""
-        rest = half_bound(2 * (2 - self.m % 2) / self.m**2, pairs)
+        rest = half_bound(coincidence_factor(self.m), pairs)
         return between(self.variance_factor(), pairs, over_frequencies(pairs) + rest)
 
 
