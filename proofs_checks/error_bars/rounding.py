@@ -39,7 +39,7 @@ HALF = np.dtype(np.float16)
 
 
 def _squares(of: Features, x: Array) -> Array:
-    """Of each parameter's part: (..., P)."""
+    """The squared norms of each parameter's part of `x`: (..., P)."""
     return np.stack([np.square(x[..., b.start : b.stop]).sum(-1) for b in of.blocks], axis=-1)
 
 
@@ -101,7 +101,7 @@ def _kept(run: Run, n: int = 0, seed: int = 0) -> Run:
 
 
 def _stored(of: Features) -> Features:
-    """As the store's format gives it back."""
+    """The features after a float16 store has written and read them."""
     part = encoded(of, HALF, Path("shard"))
     outside = None if of.outside is None else decoded(part, "outside", slice(None)).astype(np.float64)
     values = decoded(part, "values", slice(None)).astype(np.float64)
@@ -153,7 +153,7 @@ def _rounded_once(made: Sizes, features: Features, whole: bool) -> Sizes:
 
 
 def _left_out_of_estimates(*arguments: Any) -> Any:
-    """In the default bars, which estimate the variance."""
+    """The scores with rounding left out of the default error bars, which estimate the variance."""
     return (_with(_left_out) if arguments[-1] == "estimated" else scoring.score)(*arguments)
 
 

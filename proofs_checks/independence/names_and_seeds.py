@@ -102,7 +102,7 @@ def _cases(draw: Draw, thorough: bool) -> Iterator[tuple[Any, str]]:
 
 
 def _by(name_of: Callable[[str], str]) -> Draw:
-    """Drawn from something that is made of the name."""
+    """A wrong draw: each parameter's sketch is drawn by `name_of` its name, not by the name."""
 
     def wrong(shapes: Shapes, m: int, seed: int, family: str) -> SketchMap:
         drawn = {name: draw({name_of(name): shape}, m, seed, family).sketches for name, shape in shapes.items()}

@@ -229,6 +229,7 @@ def test_counted_numbers_count() -> None:
 # errata
 
 
+@pytest.mark.slow
 def test_verdicts_that_take_something_for_granted_say_so() -> None:
     granted = {e.name for e in proofs.all_errata() if e.rests_on}
     assert {"memory of the looped GPT", "index of the convolution"} <= granted
