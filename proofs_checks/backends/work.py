@@ -210,5 +210,5 @@ def _products_of_all(n: int, T: int, d_out: int, d_in: int, m: int) -> Work:
     },
 )
 def work_is_counted(claim: Claim, thorough: bool) -> Verdict:
-    """The routes as run: by fft, 2 T + 1 transforms of m points and d_out + d_in additions a token; by gemm, d_out d_in."""
+    """Counted: by fft, 2 T + 1 transforms of m points and d_out + d_in additions a token; by gemm, d_out d_in."""
     return Verdict.all(_cases(claim, thorough))
