@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sdi.errors import AuditError
 from sdi.loop import Loop
 
 from .featurizer import Featurizer
@@ -104,26 +105,61 @@ def exact_scores(
     parts: list[tuple[Tensor, Tensor]] = []
     taus: list[np.ndarray] = []
     make.audited = 0  # queries are audited as training examples were
-    for k, batch in enumerate(query):
-        if audit == "every" or (audit == "first" and k == 0):
-            make(batch)
-        board = Scoreboard(len(G), make.dtype, make.work.device)
-
-        def sinks(board: Scoreboard = board) -> dict[str, ScoreSink]:
-            board.sdi = board.outside = None
-            return {name: ScoreSink(board, part) for name, part in by_name.items()}
-
-        tracer = _run(make, batch, sinks)
-        assert board.sdi is not None
-        assert board.outside is not None
-        parts.append((board.sdi, board.outside))
+    for batch in query:
+        if audit != "off":
+            make(batch)  # one more pass for each batch: whether its losses depend on its examples alone, and the rest
+        sdi, outside, tracer = _score(make, batch, by_name, len(G))
+        parts.append((sdi, outside))
         taus.append(batch_tau(batch, tracer.steps_seen, tracer.n))
-        _refuse_beyond(board.sdi, taus[-1])
+        _refuse_beyond(sdi, taus[-1])
+        if audit != "off" and not tracer.draws:
+            _compare_alone(make, batch, by_name, sdi)
     if not parts:
         raise ValueError("query must hold at least one batch, got none")
     steps = max(s.shape[2] for s, _ in parts)
     sdi = torch.cat([torch.nn.functional.pad(s, (0, steps - s.shape[2])) for s, _ in parts], dim=1)
     return ExactScores(sdi.cpu().numpy(), torch.cat([o for _, o in parts], dim=1).cpu().numpy(), np.concatenate(taus))
+
+
+def _score(
+    make: Featurizer, batch: Any, by_name: dict[str, Tensor], n_train: int, part: bool = False
+) -> tuple[Float[Tensor, "n_train q tau"], Float[Tensor, "n_train q"], Tracer]:
+    """The scores of one batch of queries."""
+    board = Scoreboard(n_train, make.dtype, make.work.device)
+
+    def sinks() -> dict[str, ScoreSink]:
+        board.sdi = board.outside = None
+        return {name: ScoreSink(board, part) for name, part in by_name.items()}
+
+    tracer = _run(make, batch, sinks, part)
+    assert board.sdi is not None
+    assert board.outside is not None
+    return board.sdi, board.outside, tracer
+
+
+def _compare_alone(
+    make: Featurizer, batch: Any, by_name: dict[str, Tensor], sdi: Float[Tensor, "n_train q tau"]
+) -> None:
+    """A query alone must have the scores, step by step, that it has in its batch; one is drawn for every batch."""
+    n = sdi.shape[1]
+    i = int(np.random.default_rng(make.batches).integers(n))
+    try:
+        one = make.take(batch, slice(i, i + 1), n)
+    except TypeError:
+        return  # a batch that cannot be cut
+    if n == 1:
+        return
+    plan = make.plan
+    alone = _score(make, one, by_name, len(sdi), part=True)[0][:, 0]
+    make.plan = plan  # alone, it may call fewer modules
+    steps = max(alone.shape[1], sdi.shape[2])
+    mine, own = (torch.nn.functional.pad(x, (0, steps - x.shape[1])) for x in (sdi[:, i], alone))
+    scale = mine.norm() + own.norm()
+    if not bool((mine - own).norm() <= make.tolerance * scale):
+        raise AuditError(
+            f"query {i} of its batch has other scores without the others, by {float((mine - own).norm() / scale):.2g} "
+            "of their size: its steps, or its loss, depend on the batch"
+        )
 
 
 def _refuse_beyond(sdi: Float[Tensor, "n q tau"], tau: Int[np.ndarray, "q"]) -> None:
@@ -138,13 +174,14 @@ def _refuse_beyond(sdi: Float[Tensor, "n q tau"], tau: Int[np.ndarray, "q"]) -> 
         )
 
 
-def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]]) -> Tracer:
+def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]], part: bool = False) -> Tracer:
     """One pass over a query batch; with recompute if hooks go over the memory budget. The batch is not split."""
     while True:
         try:
             tracer, make.plan = run_pass(
-                make.model, make.loss, batch, make.loop, make.body, make.plan, sinks, make.memory, reached=make.reached
-            )
+                make.model, make.loss, batch, make.loop, make.body, make.plan, sinks, make.memory, part,
+                reached=make.reached,
+            )  # fmt: skip
             return tracer
         except OverBudget:
             if make.memory.mode != "auto" or make.memory.recompute:

@@ -28,7 +28,7 @@ from .follow.batches import batch_tau, count_examples
 from .follow.body import find_body
 from .follow.one_pass import Loss, run_pass
 from .follow.plan import first_plan
-from .guard.audit import OtherGradients, audit_again, audit_features, audit_losses
+from .guard.audit import OtherGradients, audit_again, audit_features, audit_gradients, audit_losses, tolerance_of
 from .guard.memory import Memory, OverBudget
 from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
 from .sketching.workspace import Workspace
@@ -85,7 +85,9 @@ class Featurizer:
         self.moved: int | None = None  # an example whose rows stood elsewhere than in order, in the last pass
         self.uses: set[tuple[str, Fraction]] = set()  # in the last batch: a parameter, operations with it for each call
         self.audited_uses: set[tuple[str, Fraction]] = set()
+        self.audited_names: set[str] = set()  # parameters that had a gradient in an audited batch, by this plan
         self.in_doubt = False  # whether a loss of the last batch may depend on other examples
+        self.leaked = False  # whether a value that a replayed call made and did not return was used, in the last batch
         self.losses: list[np.ndarray] = []  # of the last batch, part by part
         self.draws = False  # whether the last pass drew random numbers
         self.batches = 0
@@ -96,7 +98,10 @@ class Featurizer:
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         before = self.plan
         features = self.features(batch, ids, prove=self.audit == "first")
-        if self.plan is not before or not self.uses <= self.audited_uses:
+        if self.plan is not before:
+            self.audited_names.clear()
+        moved = self._moved(features)
+        if not (moved <= self.audited_names and self.uses <= self.audited_uses):
             self.audited = 0  # this way has not been looked at
         n, form = len(features.ids), (len(features.ids), int(features.tau.max()))
         if self.audit == "every" or (self.audit == "first" and self.audited < min(2, n)):
@@ -106,7 +111,10 @@ class Featurizer:
                 features = self._enclosed(batch, ids, error)
             self.audited = n
             self.audited_uses |= self.uses
+            self.audited_names |= moved
         elif self.audit == "first":
+            if self.leaked:
+                audit_gradients(self, batch, features)
             self.credit += ALONE * n
             if form not in self.forms or self.credit >= 1 or self.moved is not None or self.in_doubt:
                 audit_again(self, batch, features, self.moved)
@@ -116,6 +124,18 @@ class Featurizer:
         self.forms.add(form)
         self.batches += 1
         return features
+
+    @property
+    def tolerance(self) -> float:
+        """How far two ways to the same gradients may be apart, as a share of their size."""
+        return tolerance_of(self.dtypes)
+
+    def _moved(self, features: Features) -> set[str]:
+        """The parameters that had a gradient. An audit of a batch in which one had none says nothing of it."""
+        if self.audit != "first" or len(self.audited_names) == len(features.blocks):
+            return self.audited_names
+        parts = [part for part in (features.values, features.outside) if part is not None]
+        return {b.name for b in features.blocks if any(part[..., b.start : b.stop].any() for part in parts)}
 
     def _enclosed(self, batch: Any, ids: Sequence[str], error: OtherGradients) -> Features:
         """Try once more with the modules around: rows may not be examples, or a weight is used by name as well."""
@@ -145,7 +165,7 @@ class Featurizer:
         ids = tuple(ids)
         while True:
             if prove:
-                self.in_doubt, self.losses, self.uses = False, [], set()
+                self.in_doubt, self.leaked, self.losses, self.uses = False, False, [], set()
             n = count_examples(batch)
             rows = min(self.memory.rows or n, n)
             try:
@@ -214,7 +234,8 @@ class Featurizer:
         )
         if prove:
             self.in_doubt |= not (tracer.apart or tracer.draws)
-            self.uses |= {(name, Fraction(uses, max(tracer.calls[name], 1))) for name, uses in tracer.uses.items()}
+            self.uses |= {(name, _for_each(uses, tracer.calls[name])) for name, uses in tracer.uses.items()}
+            self.leaked |= tracer.leaked
             self.losses.append(tracer.losses.cpu().double().numpy())
         self.weigh |= self.memory.recompute and tracer.owners.weighed  # seen in the backward pass only: not again
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
@@ -225,6 +246,10 @@ class Featurizer:
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()
         return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids))
+
+
+def _for_each(uses: int, calls: int) -> Fraction:
+    return Fraction(uses, calls) if calls else Fraction(-uses)  # by name alone
 
 
 def featurize(

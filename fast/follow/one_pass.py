@@ -76,7 +76,7 @@ def run_pass(
             own = no_checkpoints() if memory.recompute else nullcontext()  # a unit's second run would be a third
             try:
                 with tracer.attached(), own, units:
-                    _forward_and_back(model, loss, batch, tracer, part, idle, ids, weigh, prove)
+                    _forward_and_back(model, loss, batch, tracer, part, idle, ids, weigh, prove, reached)
             except NeedsWeighing:  # under recompute, some rows are first seen in the backward pass
                 weigh = True
                 continue
@@ -107,20 +107,25 @@ def _forward_and_back(
     ids: Sequence[str],
     weigh: bool,
     prove: bool,
+    reached: Set[str],
 ) -> None:
     proof = ValueProof(batch, count_examples(batch), tracer.body.parameters) if prove else None
+    tracer.proof = proof
     with torch.enable_grad(), tracer.meter.watching(), proof.watching() if proof else nullcontext():
         losses = loss(model, batch)
-    n = _examples(losses)
+    n, tracer.proof = _examples(losses), None
+    tracer.leaked = proof is not None and proof.leaked
     tracer.losses = losses.detach()
     tracer.uses = proof.uses if proof else Counter()
     tracer.apart = n == 1 or (proof is not None and proof.n == n and proof.keeps_apart(losses))
     if tracer.steps_seen == 0 and not part:
         raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")
     for name in tracer.body.parameters:
-        if not tracer.calls[name] and name not in idle:
+        unused = proof is not None and not tracer.uses[name] and name in reached  # in this batch, by any operation
+        if not tracer.calls[name] and name not in idle and not unused:
             raise NeedsEnclosing(tracer.plan.serving(name)[0], NEVER_CALLED, [name])
-    if not part and all(tracer.outside_calls[name] == tracer.calls[name] for name in tracer.body.parameters):
+    called = [name for name in tracer.body.parameters if tracer.calls[name]]
+    if not part and called and all(tracer.outside_calls[name] == tracer.calls[name] for name in called):
         raise CoverageError(
             f"no call of a body module lies within one of the {tracer.steps_seen} steps: all come before the first "
             "call of the step module, or after the end module; Loop(step=...) must name a module that is called "
@@ -133,7 +138,7 @@ def _forward_and_back(
         i = int(bad[0])
         value, which = losses[i].item(), repr(ids[i]) if i < len(ids) else i
         raise NonFiniteError(f"the loss of example {which} is {value}; check its input and the model's weights")
-    if not losses.requires_grad and not part:
+    if not losses.requires_grad and not part and not reached:
         raise CoverageError("the loss does not depend on the body: no gradient reaches any of its modules")
     tracer.begin(n)
     if losses.requires_grad:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -31,6 +31,8 @@ class Unit:
     locals: dict[str, str]  # the parameter's name within the module -> its name in the body
     route: str
     native: Native | None
+    forward: Any = None  # of its module's class, when the plan was made
+    known: frozenset[str] = frozenset()  # its module's own parameters then, those that are not traced included
 
     @property
     def parameters(self) -> list[str]:
@@ -151,5 +153,5 @@ def first_plan(model: nn.Module, body: Body) -> Plan:
             continue
         known = native_route(module) if set(chosen) <= {"weight", "bias"} else None
         route, native = known or ("replay", None)
-        units.append(Unit(name, module, chosen, route, native))
+        units.append(Unit(name, module, chosen, route, native, type(module).forward, frozenset(owned)))
     return settled(units, body, "it belongs to no module of its own")

@@ -6,7 +6,6 @@ outermost call. Peak memory then holds one unit's activations, and the inputs of
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -32,6 +31,8 @@ def recomputing(model: nn.Module, loop: Loop, body: Body, tracer: Tracer) -> Ite
             had = "forward" in vars(module)
             original = module.forward
             module.forward = _Wrapped(module, original, tracer)
+            if not had:
+                tracer.wrapped[module] = module.forward
             stack.callback(_restore, module, original if had else None)
         yield
 
@@ -78,7 +79,8 @@ class _Wrapped:
         outputs = _Recompute.apply(run, start, *tensors)  # type: ignore[no-untyped-call]
         out = run.merge(outputs)
         run.put_back(out[len(out) - len(run.left) :])
-        run.given = [weakref.ref(y) for y in out if run.left and isinstance(y, Tensor)]
+        if run.left:  # kept until the pass ends: a hook that the user puts on them must be seen in the backward pass
+            self.tracer.given[run] = [y for y in out if isinstance(y, Tensor)]
         return pytree.tree_unflatten(out[: len(out) - len(run.left)], run.out_spec)
 
 
@@ -90,7 +92,6 @@ class _Run:
         self.slot = wrapped.tracer.slot
         self.constants: list[Any] = []
         self.out_spec: Any = None
-        self.given: list[Any] = []  # its outputs, where it has left something, too
         self.left: list[tuple[nn.Module, str]] = []  # where the call has left a tensor for others: outputs as well
         for x in call.leaves:
             if isinstance(x, Tensor):
@@ -100,7 +101,13 @@ class _Run:
         args, kwargs = self.call.inputs(leaves)
         before = {place: id(x) for place, x in _held(self.call.module)}
         listed = _listed(self.call.module)
-        out, self.out_spec = pytree.tree_flatten(self.wrapped.original(*args, **kwargs))
+        with self.wrapped.tracer.inside_unit():
+            out, self.out_spec = pytree.tree_flatten(self.wrapped.original(*args, **kwargs))
+        if pytree.tree_structure((args, kwargs)) != self.call.spec:
+            raise CoverageError(
+                f"a {type(self.call.module).__name__} puts something into a list or dict that it is given, which is "
+                "lost when it is run again; return it, or use memory='hooks'"
+            )
         new = [(place, x) for place, x in _held(self.call.module) if before.get(place) != id(x)]
         self.left = [place for place, _ in new]
         for (module, name), ids in _listed(self.call.module).items():
@@ -154,7 +161,7 @@ class _Recompute(torch.autograd.Function):
         ours = tracer.in_our_pass  # not a gradient that the user's code takes, perhaps several times
         if ours and not tracer.owners.weighing:
             ctx.run = None
-        if any(getattr(y(), "_backward_hooks", None) for y in run.given):
+        if any(y._backward_hooks for y in tracer.given.get(run, ())):
             raise CoverageError(
                 f"a {type(run.call.module).__name__} leaves a value on itself, and a hook stands on what it returns: "
                 "when it is run again, the hook would not see the value's gradient; use memory='hooks'"

@@ -44,6 +44,7 @@ from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
 from .row_proof import RowProof
 from .row_rules import UNKNOWN, Block
+from .value_proof import ValueProof
 
 Phase = Literal["forward", "backward"]
 Shown = Callable[[Block], bool]
@@ -65,6 +66,7 @@ class Tracer:
         self.draws = False  # whether the pass drew random numbers
         self.losses = torch.zeros(0)
         self.apart = False  # whether it is proven that no loss depends on another example
+        self.leaked = False  # whether a value that a replayed call made and did not return was used outside of it
         self.moved: int | None = None  # an example whose rows stand elsewhere than in order
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.uses: Counter[str] = Counter()  # per parameter, operations that had it as an argument
@@ -74,6 +76,10 @@ class Tracer:
         self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
         self.owners = Owners()
         self.rows = RowProof(0)
+        self.wrapped: dict[nn.Module, Any] = {}  # the forwards that recompute has put in place
+        self.proof: ValueProof | None = None
+        self.given: dict[Any, list[Tensor]] = {}  # what units returned that will be run again and left values, too
+        self._units = 0  # calls of units that will be run again, of which one is within another
         self._watched: list[tuple[Any, int, Shown]] = []  # outputs: node, place, whether a block tells their rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
         self._place = 0
@@ -109,6 +115,7 @@ class Tracer:
             finally:  # nothing of the graph stays behind
                 self.rows = RowProof(self.n)
                 self._watched.clear()
+                self.given.clear()
 
     def begin(self, n: int) -> None:
         """The forward pass has ended with n losses: gradients may come."""
@@ -160,6 +167,15 @@ class Tracer:
             self.phase, self.slot, self._rebuilt, self._place = before
 
     @contextmanager
+    def inside_unit(self) -> Iterator[None]:
+        """For the duration of the call of a unit that will be run again: no step may begin within it."""
+        self._units += 1
+        try:
+            yield
+        finally:
+            self._units -= 1
+
+    @contextmanager
     def pulling(self) -> Iterator[None]:
         """A rebuilt graph is pulled back: forward calls seen now are checkpointing again."""
         before, self.phase = self.phase, "backward"
@@ -195,6 +211,11 @@ class Tracer:
     def _on_step(self, module: nn.Module, args: Any) -> None:
         if self.counting:
             refuse_transforms()
+            if self._units:
+                raise CoverageError(
+                    f"a step begins within a call of a {type(module).__name__} that is to be run again as a part of "
+                    "one step: the module calls itself; use memory='hooks'"
+                )
             self.slot = self.step
             self.step += 1
             self.steps_seen = max(self.steps_seen, self.step)
@@ -218,6 +239,8 @@ class Tracer:
 
     def _on_begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         if self.forward and not self._busy and torch.is_grad_enabled():
+            if self.proof is not None and not self._open:
+                self.proof.enter_call()
             self._open.append(Call(module, args, kwargs))
 
     def _on_unit(self, unit: Unit, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
@@ -236,6 +259,7 @@ class Tracer:
         self._place += 1
         key = self._rebuilt, self._place  # of this call, in every pass
         if unit.native is not None:
+            self._refuse_replaced(unit, module)
             a = args[0] if args else next(iter(kwargs.values()))
             a = self.arena.keep(a) if self.arena is not None and self.counting else a.detach()
             self._keep(a)
@@ -250,6 +274,8 @@ class Tracer:
             leaves[k] = leaves[k].clone() if leaves[k].requires_grad else begin_graph(leaves[k])
         if self.forward:
             call = self._open.pop()
+            if self.proof is not None and not self._open:
+                self.proof.leave_call(leaves)
             if call.changed():
                 raise NeedsEnclosing(unit, "it changes its input in place")
             if not found:
@@ -262,6 +288,24 @@ class Tracer:
                 shown = partial(self._shows_axis, tuple(leaves[k].shape), batch_axis(unit.module, k))
                 self._hook(leaves[k], deliver, shown)
         return pytree.tree_unflatten(leaves, spec)
+
+    def _refuse_replaced(self, unit: Unit, module: nn.Module) -> None:
+        """The route knows the module's arithmetic with its own parameters: neither may have been replaced."""
+        own = {local: p for local, p in module._parameters.items() if p is not None}
+        other = {local for local, name in unit.locals.items() if own.get(local) is not self.body.parameters[name]}
+        other |= set(own) - unit.known
+        patched = vars(module).get("forward")
+        if (
+            other
+            or type(module).forward is not unit.forward
+            or (patched is not None and patched is not self.wrapped.get(module))
+        ):
+            what = f"another {' and '.join(sorted(other))}" if other else "another forward"
+            raise CoverageError(
+                f"module {unit.name!r} was called with {what} than it had when the run began (functional_call, a "
+                "weight or a method that was replaced), so that its calls do not give its parameters' gradients; leave "
+                "it out of Loop(body=...), or use it as it is"
+            )
 
     def _keep(self, *inputs: Any) -> None:
         for x in inputs:

@@ -9,7 +9,7 @@ proven is only in doubt: the audit then asks by values. Sizes that Python reads 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -88,6 +88,9 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.n = n
         self.uses: Counter[str] = Counter()
         self._parameters = {p.untyped_storage()._cdata: name for name, p in (parameters or {}).items()}
+        self.leaked = False  # whether a value of a replayed call that it does not return was used outside of it
+        self._in_call = False
+        self._inner: dict[int, StorageWeakRef] = {}  # what replayed calls have made
         self.escaped = False  # whether Python has seen a value that depends on examples
         self._marks: dict[int, tuple[StorageWeakRef, Mark]] = {}  # the reference keeps a number from being used again
         self._known: dict[Any, list[Mark]] = {}
@@ -104,6 +107,16 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 stack.enter_context(patch.object(Tensor, name, self._reading(getattr(Tensor, name))))
             stack.enter_context(self)
             yield
+
+    def enter_call(self) -> None:
+        """A module that is served by replay is called: its outputs are followed, and nothing else that it makes."""
+        self._in_call = True
+
+    def leave_call(self, returned: Sequence[Any]) -> None:
+        self._in_call = False
+        for y in returned:
+            if isinstance(y, Tensor):
+                self._inner.pop(y.untyped_storage()._cdata, None)
 
     def keeps_apart(self, losses: Tensor) -> bool:
         """Whether each loss is proven to depend on its own example alone."""
@@ -128,6 +141,12 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = [x for x in flat if isinstance(x, Tensor)]
         marks = [self._mark_of_argument(x) for x in tensors]
         outs = [y for y in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(y, Tensor)]
+        if self._in_call:
+            for y in outs:
+                storage = y.untyped_storage()
+                self._inner[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        elif self._inner:
+            self.leaked |= any(x.untyped_storage()._cdata in self._inner for x in tensors)
         if kind.uniform and (len(tensors) < 2 or marks[1] in (None, EQUAL)):
             self._set(kind, outs, [EQUAL] * len(outs))
         elif all(mark is None for mark in marks):

@@ -8,7 +8,7 @@
    their values are asked for without the others, in every batch. A model that draws random numbers, a first state for
    instance, is not asked; in training mode, where it may be dropout, it fails.
 
-Under recompute, autograd's graph of a whole batch may not fit: 1 looks at two examples of it instead.
+Under recompute, autograd's graph of a whole batch may not fit: 1 looks at two of its examples at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROUNDING = {torch.bfloat16: 1, torch.float16: 4}  # 32 otherwise
 # Times a power of two, everything is exact, but for numbers of half precision that become too small.
 PROPORTION = {torch.float64: 1e-6, torch.float16: 0.1}  # 1e-3 otherwise
 WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type, and not too far apart for half precision
-MANY = 2  # examples looked at under recompute
+MANY = 2  # examples looked at together under recompute
 SINGLE = 8  # examples of an audited batch that are run alone
 GROUPS = 8  # that a batch is run in, forward only, where its losses may depend on one another
 SAME_LOSS = {torch.float64: 1e-9, torch.bfloat16: 0.01, torch.float16: 2e-3}  # 1e-4 otherwise, as a share
@@ -78,11 +78,9 @@ class OtherGradients(AuditError):
 
 def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
     """Raise AuditError, naming the parameter or the example, if the features are not what autograd says."""
-    tolerance = _tolerance(featurizer)
+    tolerance = tolerance_of(featurizer.dtypes)
     n = len(features.ids)
-    smaller = _few(featurizer, batch, features, tolerance) if featurizer.memory.recompute and n > MANY else None
-    part, own = smaller or (batch, features)
-    draws = _against_autograd(featurizer, part, own, tolerance)
+    draws = audit_gradients(featurizer, batch, features)
     if n > 1:
         _own_losses(featurizer, batch, features, _proportion(featurizer))
     if draws and any(module.training for module in featurizer.model.modules()):
@@ -94,6 +92,23 @@ def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
         # One example that is as slow as the batch would not show that the batch decides how many steps are taken.
         for i in _some(featurizer, n, SINGLE):
             _alone(featurizer, batch, features, i, tolerance)
+
+
+def audit_gradients(featurizer: Audited, batch: Any, features: Features) -> bool:
+    """Compare with autograd's own gradient; under recompute, of MANY examples at a time.
+
+    Returns whether the loss draws random numbers.
+    """
+    tolerance, n = tolerance_of(featurizer.dtypes), len(features.ids)
+    if not featurizer.memory.recompute or n <= MANY:
+        return _against_autograd(featurizer, batch, features, tolerance)
+    draws = False
+    for start in range(0, n, MANY):
+        few = _few(featurizer, batch, features, tolerance, slice(start, min(start + MANY, n)))
+        draws |= _against_autograd(featurizer, *(few or (batch, features)), tolerance)
+        if few is None:
+            break
+    return draws
 
 
 def audit_again(featurizer: Audited, batch: Any, features: Features, which: int | None = None) -> None:
@@ -137,7 +152,7 @@ def _losses_of(featurizer: Audited, batch: Any, rows: Sequence[int], n: int) -> 
 
 def _alone_later(featurizer: Audited, batch: Any, features: Features, i: int) -> None:
     try:
-        _alone(featurizer, batch, features, i, _tolerance(featurizer))
+        _alone(featurizer, batch, features, i, tolerance_of(featurizer.dtypes))
     except AuditError as error:
         if not featurizer.batches:
             raise
@@ -147,13 +162,15 @@ def _alone_later(featurizer: Audited, batch: Any, features: Features, i: int) ->
         ) from None
 
 
-def _few(featurizer: Audited, batch: Any, features: Features, tolerance: float) -> tuple[Any, Features] | None:
-    """The first examples without the others."""
+def _few(
+    featurizer: Audited, batch: Any, features: Features, tolerance: float, rows: slice
+) -> tuple[Any, Features] | None:
+    """Some examples without the others, and their features; None for a batch that cannot be cut."""
     try:
-        return _smaller(featurizer, batch, features)
+        return _smaller(featurizer, batch, features, rows)
     except AuditError:
-        _alone(featurizer, batch, features, 0, tolerance)  # finds out which arrays all examples share
-        return _smaller(featurizer, batch, features)
+        _alone(featurizer, batch, features, rows.start, tolerance)  # finds out which arrays all examples share
+        return _smaller(featurizer, batch, features, rows)
 
 
 def _some(featurizer: Audited, n: int, count: int) -> list[int]:
@@ -182,8 +199,9 @@ def _alone_as_cut(featurizer: Audited, batch: Any, features: Features, i: int, t
         _in_its_batch(features, alone[1], tolerance)
 
 
-def _tolerance(featurizer: Audited) -> float:
-    return max(TOLERANCE.get(dtype, 1e-3) for dtype in featurizer.dtypes)
+def tolerance_of(dtypes: set[torch.dtype]) -> float:
+    """The largest of what is allowed for these types."""
+    return max(TOLERANCE.get(dtype, 1e-3) for dtype in dtypes)
 
 
 def _proportion(featurizer: Audited) -> float:
@@ -243,6 +261,11 @@ def _own_losses(featurizer: Audited, batch: Any, features: Features, tolerance: 
     rows = min(featurizer.memory.rows or n, n)  # that run together: a weight counts within these
     weights = _weights(rows)[np.arange(n) % rows]
     again = featurizer.weighted(batch, _weights(rows))
+    if again.values.shape != features.values.shape:
+        raise AuditError(
+            f"the loss, run again, takes other steps: features of shape {again.values.shape} after "
+            f"{features.values.shape}; the model or the loss keeps something between calls, such as a cache"
+        )
     error = np.linalg.norm(_by_example(again) / weights[:, None] - _by_example(features), axis=1)
     scale = 2 * np.linalg.norm(_by_example(features), axis=1) + 1e-30
     i = int(np.argmax(error / scale))
@@ -268,9 +291,7 @@ def _weights(n: int) -> Float[np.ndarray, "n"]:
     return WEIGHTS[(i + i // len(WEIGHTS)) % len(WEIGHTS)]
 
 
-def _smaller(
-    featurizer: Audited, batch: Any, features: Features, rows: slice = slice(0, MANY)
-) -> tuple[Any, Features] | None:
+def _smaller(featurizer: Audited, batch: Any, features: Features, rows: slice) -> tuple[Any, Features] | None:
     """Some examples without the others, and their features; None for a batch that cannot be cut."""
     try:
         part = featurizer.take(batch, rows, len(features.ids))

@@ -20,18 +20,26 @@ from sdi.inputs.code_text import ATTRIBUTES, GLOBALS, code_text, names_read
 from sdi.inputs.describe_value import LEVELS, described, is_library
 from sdi.loop import Loop
 
+_being_described: set[int] = set()
+
 
 def model_fingerprint(model: Any) -> dict[str, Any]:
     """The model's class name and plain attributes, and a digest of its modules' names, classes and attributes."""
-    modules = model.named_modules() if hasattr(model, "named_modules") else ()
-    parts = [f"{name} {type(m).__qualname__} {json.dumps(held(vars(m)), sort_keys=True)}" for name, m in modules]
-    if hasattr(model, "named_parameters"):
-        parts += [f"{name} {p.dtype}" for name, p in model.named_parameters()]
-    return {
-        "class": type(model).__qualname__,
-        "parts": _digest("\n".join(parts)),
-        **held(getattr(model, "__dict__", {})),
-    }
+    if id(model) in _being_described:  # a wrapped forward leads back to its model
+        return {"class": type(model).__qualname__, "parts": "itself"}
+    _being_described.add(id(model))
+    try:
+        modules = model.named_modules() if hasattr(model, "named_modules") else ()
+        parts = [f"{name} {type(m).__qualname__} {json.dumps(held(vars(m)), sort_keys=True)}" for name, m in modules]
+        if hasattr(model, "named_parameters"):
+            parts += [f"{name} {p.dtype}" for name, p in model.named_parameters()]
+        return {
+            "class": type(model).__qualname__,
+            "parts": _digest("\n".join(parts)),
+            **held(getattr(model, "__dict__", {})),
+        }
+    finally:
+        _being_described.discard(id(model))
 
 
 def loop_names(model: Any, loop: Loop) -> dict[str, Any]:

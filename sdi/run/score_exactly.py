@@ -47,6 +47,12 @@ def score_exactly(
                 scores = fast.exact_scores(
                     model, loss, batches["train"], batches["query"], loop=loop, **settings.pass_options
                 )
+            for name, count in zip(("train", "query"), scores.outside.shape, strict=True):
+                if count != len(places[name]):
+                    raise ValueError(
+                        f"{name} gave {count} losses for {len(places[name])} examples; the first array of a batch must "
+                        "have a row for each of its examples"
+                    )
             rows = np.ix_(places["train"], places["query"])
             main.append(point.eta * (scores.sdi if mode == "query" else scores.tracin)[rows])
             outside.append(point.eta * scores.outside[rows] * (mode == "query"))
