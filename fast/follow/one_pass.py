@@ -24,10 +24,11 @@ from ..guard.restore_model import unharmed
 from ..sketching.sinks import Sink
 from .batches import count_examples
 from .body import Body
+from .deliver import NO_ROWS
 from .owners import NeedsWeighing, loss_weights
 from .plan import NeedsEnclosing, Plan
 from .recompute import recomputing
-from .tracer import NO_ROWS, Tracer
+from .tracer import Tracer
 from .value_proof import ValueProof
 
 Loss = Callable[[Any, Any], Tensor]

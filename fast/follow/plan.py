@@ -107,6 +107,25 @@ class Plan:
         return replace(made, absorbed=(*self.absorbed, gone))
 
 
+def refuse_replaced(unit: Unit, body: Body, ours: Any = None) -> None:
+    """Raise if a native unit's module has other parameters, or another forward than `ours`, than the plan saw.
+
+    Its route knows its arithmetic with its own parameters.
+    """
+    module = unit.module
+    own = {local: p for local, p in module._parameters.items() if p is not None}
+    other = {local for local, name in unit.locals.items() if own.get(local) is not body.parameters[name]}
+    other |= set(own) - unit.known
+    patched = vars(module).get("forward", ours)
+    if other or type(module).forward is not unit.forward or patched is not ours:
+        what = f"another {' and '.join(sorted(other))}" if other else "another forward"
+        raise CoverageError(
+            f"module {unit.name!r} was called with {what} than it had when the run began (functional_call, a weight or "
+            "a method that was replaced), so that its calls do not give its parameters' gradients; leave it out of "
+            "Loop(body=...), or use it as it is"
+        )
+
+
 def settled(units: list[Unit], body: Body, why: str) -> Plan:
     """A plan in which no use of a parameter is served twice: units inside a replayed module leave its parameters to it.
 

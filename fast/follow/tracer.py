@@ -9,10 +9,9 @@ nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from math import prod
 from typing import Any, Literal
 
 import torch
@@ -27,55 +26,37 @@ from ..guard.memory import Meter
 from ..sketching.sinks import Sink, Slot
 from .body import Body
 from .call import Call
+from .deliver import Delivery
 from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
-from .owners import (
-    MixedRows,
-    Owners,
-    by_example,
-    displaced,
-    flat_rows,
-    in_order,
-    regular_owners,
-    rows_by_block,
-    rows_of,
-)
-from .plan import NeedsEnclosing, Plan, Unit, batch_axis
-from .replay import OtherOutput, replay
-from .routes import NoBatchAxis
+from .plan import NeedsEnclosing, Plan, Unit, batch_axis, refuse_replaced
 from .row_proof import RowProof
 from .row_rules import UNKNOWN, Block
 from .value_proof import ValueProof
 
 Phase = Literal["forward", "backward"]
 Shown = Callable[[Block], bool]
-NO_ROWS = "its call does not carry one row for each of the {} examples"
 
 
-class Tracer:
+class Tracer(Delivery):
     """Counts steps and delivers gradients while `attached` and a loss is evaluated and pulled back."""
 
     def __init__(
         self, model: nn.Module, body: Body, plan: Plan, sinks: Mapping[str, Sink], meter: Meter, arena: Arena | None
     ) -> None:
-        self.model, self.body, self.plan, self.sinks, self.meter, self.arena = model, body, plan, sinks, meter, arena
+        super().__init__(body, sinks)
+        self.model, self.plan, self.meter, self.arena = model, plan, meter, arena
         self.phase: Phase = "forward"
         self.slot: Slot = None
         self.step = 0
         self.steps_seen = 0
-        self.n = 0
         self.draws = False  # whether the pass drew random numbers
         self.losses = torch.zeros(0)
         self.apart = False  # whether it is proven that no loss depends on another example
         self.leaked = False  # whether a value that a replayed call made and did not return was used outside of it
-        self.moved: int | None = None  # an example whose rows stand elsewhere than in order
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.uses: Counter[str] = Counter()  # per parameter, operations that had it as an argument
-        self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
         self.early_calls: Counter[str] = Counter()  # before the first step
-        self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
-        self.owners = Owners()
-        self.rows = RowProof(0)
         self.wrapped: dict[nn.Module, Any] = {}  # the forwards that recompute has put in place
         self.proof: ValueProof | None = None
         self.given: dict[Any, list[Tensor]] = {}  # what units returned that will be run again and left values, too
@@ -85,7 +66,6 @@ class Tracer:
         self._place = 0
         self._tasks: set[int] = set()  # our own backward passes; the user's code may run others in between
         self._open: list[Call] = []  # calls of replayed units that have begun and not ended
-        self._busy = False  # a replay is running: its calls are ours
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -259,13 +239,13 @@ class Tracer:
         self._place += 1
         key = self._rebuilt, self._place  # of this call, in every pass
         if unit.native is not None:
-            self._refuse_replaced(unit, module)
+            refuse_replaced(unit, self.body, self.wrapped.get(module))
             a = args[0] if args else next(iter(kwargs.values()))
             a = self.arena.keep(a) if self.arena is not None and self.counting else a.detach()
             self._keep(a)
             output = output if output.requires_grad else begin_graph(output)
-            deliver = partial(self._deliver_native, unit, a, a._version, output.shape, self.slot, key)
-            self._hook(under(output), deliver, partial(self._tells_rows, unit.lead(output) or (1,), output.numel()))
+            deliver = partial(self.deliver_native, unit, a, a._version, output.shape, self.slot, key)
+            self._hook(under(output), deliver, partial(self.tells_rows, unit.lead(output) or (1,), output.numel()))
             return output
         leaves, spec = pytree.tree_flatten(output)
         found = [k for k, y in enumerate(leaves) if carries_gradient(y)]
@@ -284,28 +264,10 @@ class Tracer:
             self._keep(*call.leaves)
             draws = call.ambient.random.has_moved()
             for k in found:
-                deliver = partial(self._deliver_replayed, unit, call, k, self.slot, draws, key)
-                shown = partial(self._shows_axis, tuple(leaves[k].shape), batch_axis(unit.module, k))
+                deliver = partial(self.deliver_replayed, unit, call, k, self.slot, draws, key)
+                shown = partial(self.shows_axis, tuple(leaves[k].shape), batch_axis(unit.module, k))
                 self._hook(leaves[k], deliver, shown)
         return pytree.tree_unflatten(leaves, spec)
-
-    def _refuse_replaced(self, unit: Unit, module: nn.Module) -> None:
-        """The route knows the module's arithmetic with its own parameters: neither may have been replaced."""
-        own = {local: p for local, p in module._parameters.items() if p is not None}
-        other = {local for local, name in unit.locals.items() if own.get(local) is not self.body.parameters[name]}
-        other |= set(own) - unit.known
-        patched = vars(module).get("forward")
-        if (
-            other
-            or type(module).forward is not unit.forward
-            or (patched is not None and patched is not self.wrapped.get(module))
-        ):
-            what = f"another {' and '.join(sorted(other))}" if other else "another forward"
-            raise CoverageError(
-                f"module {unit.name!r} was called with {what} than it had when the run began (functional_call, a "
-                "weight or a method that was replaced), so that its calls do not give its parameters' gradients; leave "
-                "it out of Loop(body=...), or use it as it is"
-            )
 
     def _keep(self, *inputs: Any) -> None:
         for x in inputs:
@@ -330,91 +292,3 @@ class Tracer:
                 deliver(delta, self.rows.block_of(node, place))
 
         node.register_prehook(before)
-
-    def _deliver_native(
-        self, unit: Unit, a: Tensor, version: int, shape: torch.Size, slot: Slot, key: Any, delta: Tensor, block: Block
-    ) -> None:
-        if a._version != version:
-            raise NeedsEnclosing(unit, "its input was changed in place after the call")
-        assert unit.native is not None
-        delta = delta.reshape(shape)
-        lead = unit.lead(delta)
-        if not lead:  # one row
-            a, delta, lead = a[None], delta[None], (1,)
-        owners = None
-        if self.n > 1 and delta.numel():
-            rows = flat_rows(delta, lead)
-            if not self._tells_rows(lead, delta.numel(), block):
-                owners = self._weighed(unit, key, rows)
-            elif lead[0] != self.n or self.n * block != delta.numel():
-                owners = rows_by_block(len(rows), rows[0].numel(), block, self.n).to(delta.device)
-        if self.owners.weighing:
-            return
-        if owners is not None:
-            a, delta = (by_example(flat_rows(x, lead), owners, self.n) for x in (a, delta))
-        self._serve(unit, delta, partial(unit.native, unit.module, a, delta, unit.pick(self.sinks), slot, self.n))
-
-    def _tells_rows(self, lead: tuple[int, ...], numel: int, block: Block) -> bool:
-        """Whether a block tells whose each row is: none is of several examples."""
-        if self.n <= 1 or not numel:
-            return True
-        rows = lead[0] if lead[1:] == (1,) else prod(lead)
-        return block > 0 and block % (numel // rows) == 0
-
-    def _shows_axis(self, shape: tuple[int, ...], axis: int, block: Block) -> bool:
-        """Whether a block shows that examples stand along an axis, in order."""
-        return self.n <= 1 or not prod(shape) or self.rows.shows(block, shape, axis)
-
-    def _weighed(self, unit: Unit, key: Any, rows: Tensor) -> Tensor | None:
-        """Whose rows these are, by values; None while that is being found out."""
-        try:
-            owners = self.owners.of(key, rows)
-        except MixedRows:
-            raise NeedsEnclosing(unit, NO_ROWS.format(self.n)) from None
-        if owners is not None and self.moved is None:
-            self.moved = displaced(owners, self.n)
-        return owners
-
-    def _deliver_replayed(
-        self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Any, delta: Tensor, block: Block
-    ) -> None:
-        lead, axis = unit.lead(delta, k), batch_axis(unit.module, k)
-        owners = None
-        if not self._shows_axis(tuple(delta.shape), axis, block):
-            if delta.dim() <= axis:
-                raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
-            owners = self._weighed(unit, (key, k), rows_of(delta.movedim(axis, 0), lead))
-            if axis and owners is not None:  # told apart by replay along the first axis only
-                if len(owners) != self.n or not in_order(owners, self.n):
-                    raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
-                owners = None
-        elif self.n > 1 and delta.numel() and delta.shape[axis] != self.n:
-            owners = regular_owners(len(rows_of(delta, lead)), self.n).to(delta.device)
-        if self.owners.weighing:
-            return
-        if call.changed():
-            raise NeedsEnclosing(unit, "its input was changed in place after the call")
-        parameters, sinks = unit.pick(self.body.parameters), unit.pick(self.sinks)
-        try:
-            self._serve(unit, delta, partial(replay, call, k, delta, parameters, sinks, slot, self.n, draws, owners))
-        except OtherOutput:
-            raise NeedsEnclosing(unit, "it gives another output when it is run again, so it keeps state") from None
-        except (IndexError, KeyError, AttributeError) as error:
-            raise CoverageError(
-                f"module {unit.name!r} cannot be run again as it was called ({type(error).__name__}: {error}), which "
-                f"{unit.parameters} need; it seems to keep state between calls, such as a count of steps"
-            ) from error
-
-    def _serve(self, unit: Unit, delta: Tensor, route: Callable[[], Collection[str] | None]) -> None:
-        self.dtypes.add(delta.dtype)
-        self._busy = True
-        try:
-            with torch.no_grad():
-                used = route() if delta.numel() else None  # a call without tokens adds nothing
-        except NoBatchAxis:
-            raise NeedsEnclosing(unit, NO_ROWS.format(self.n)) from None
-        finally:
-            self._busy = False
-        for local, name in unit.locals.items():
-            if used is None or local in used:
-                self.delivered[name] += 1
