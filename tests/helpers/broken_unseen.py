@@ -49,7 +49,7 @@ class BiasReusesTheFirst(Good):
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
-        return super().draw(shape, m, seed=seed, name=name.removesuffix(".bias") + ".weight")
+        return super().draw(shape, m, seed=seed, name=name.removesuffix(".bias").removesuffix(".weight"))
 
 
 class EightBitNames(Good):
