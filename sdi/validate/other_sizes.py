@@ -24,9 +24,13 @@ from sdi.validate.sketch_under_test import LARGE, WIDTHS, Shape, Sizes, Subject
 from sdi.validate.trial import JUDGE
 
 Array = np.ndarray
-SPREADS = ("random signs", "an outer product of random signs", "one entry", "two entries", "one row", "one column")
+SPREADS = (
+    "random signs", "an outer product of random signs", "one entry", "two entries", "one row", "one column",
+    "signs that are a product over the low and the high byte of an entry's number", "the same with four low bits",
+)  # fmt: skip
 FIXED = ("equal entries", "a checkerboard", "an outer product of signs", "equal entries in the first half")
 FLAT: Shape = (30, 20)
+SEARCHED = (FLAT, 2)  # where adversarial pairs are sought, too: a small m makes dependence of many entries plain
 EACH, NUMBERS = 8, 1 << 18  # arrays of a kind; numbers in them, at most
 BYTES, FEWEST = 1 << 28, 40  # of tables that may be drawn at one size, and draws all the same
 NAMES = ("core.weight", "model.layers.3.mlp.up.weight", "blocks.1.attn.q.bias", "transformer.h.10.ln.weight")
@@ -48,23 +52,27 @@ class Sample:
         return f"shape {self.shape}, m={self.m}"
 
 
-@lru_cache(maxsize=2)  # scale, unbiasedness and variance look at the same draws
-def samples(subject: Subject) -> list[Sample]:
-    """One for each of these sizes that the class does not refuse."""
-    flat: Sizes = ((FLAT, subject.m), (FLAT, 3), ((prod(FLAT),), subject.m))
+def searched(subject: Subject) -> Sizes:
+    """The sizes at which pairs are searched for: those asked for, and SEARCHED unless the class refuses it."""
+    asked = tuple((shape, subject.m) for shape in subject.shapes)
+    return asked + (SEARCHED,) * len(list(subject.drawn((SEARCHED,))))
+
+
+@lru_cache(maxsize=2)
+def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
+    """Those that the class does not refuse, the smaller ones first, each with the number of draws that it gets."""
+    flat: Sizes = ((FLAT, subject.m), SEARCHED, (FLAT, 3), ((prod(FLAT),), subject.m))
     found = []
-    for sizes, share in ((flat, 3), (WIDTHS, 8), (LARGE, 80)):
+    for sizes, share in ((flat, 2), (WIDTHS, 8), (LARGE[:5], 20), (LARGE[5:], 80)):
         n = max(subject.draws // share, FEWEST)
         for shape, m in sizes:
-            try:
-                first = subject.draw(JUDGE, shape, m)
-            except ValueError:
-                continue
-            affordable = BYTES // (int(first.nbytes) + 8 * prod(shape))
-            found.append(sample(subject, shape, m, min(n, max(affordable, FEWEST))))
+            for first in subject.drawn(((shape, m),)):
+                affordable = BYTES // (int(first.nbytes) + 8 * prod(shape))
+                found.append((shape, m, min(n, max(affordable, FEWEST))))
     return found
 
 
+@lru_cache(maxsize=32)  # scale, unbiasedness and variance look at the same draws
 def sample(subject: Subject, shape: Shape, m: int, n: int) -> Sample:
     rng = subject.rng(23, *shape, m)
     fixed = _fixed(shape, rng)
@@ -103,4 +111,8 @@ def _random(shape: Shape, each: int, rng: np.random.Generator) -> Float[Array, "
     x[3, k, i, j], x[3, k, i2, j2] = np.where(same, 1.0, sqrt(0.5)), np.where(same, 1.0, -sqrt(0.5))
     x[4, k, i] = signs[k, i] / sqrt(cols)
     x[5, k, :, j] = signs[k, :, j] / sqrt(rows)
+    number = np.arange(rows * cols)
+    for kind, low in ((6, 8), (7, 4)):  # as rank one is to a TensorSketch, this is to a hash made of parts of a number
+        a, b = (rng.integers(0, 2, size=(each, size)) * 2.0 - 1.0 for size in (1 << low, (number[-1] >> low) + 1))
+        x[kind] = (a[:, number % (1 << low)] * b[:, number >> low] / sqrt(rows * cols)).reshape(each, rows, cols)
     return x.reshape(-1, *shape)

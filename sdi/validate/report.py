@@ -13,7 +13,7 @@ from sdi.sketch.load import load_sketch, sketch_text
 from sdi.validate.compare_shipped import Standing, standing
 from sdi.validate.enumeration import enumerations
 from sdi.validate.evidence import PROPERTIES, UNDECIDED, Evidence, Property
-from sdi.validate.other_sizes import samples
+from sdi.validate.other_sizes import other_sizes, sample
 from sdi.validate.sketch_under_test import Subject
 from sdi.validate.trial import trial
 
@@ -114,7 +114,8 @@ def subject_of(sketch: str | type, shape: tuple[int, ...], m: int, seed: int, dr
     """The class to test, as named; what is remembered of earlier ones is forgotten, since a class can be changed."""
     trial.cache_clear()
     enumerations.cache_clear()
-    samples.cache_clear()
+    other_sizes.cache_clear()
+    sample.cache_clear()
     spec = sketch if isinstance(sketch, str) else f"<{sketch_text(sketch)}>"
     return Subject(load_sketch(sketch), spec, shape, m, seed, draws)
 

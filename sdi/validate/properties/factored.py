@@ -41,6 +41,7 @@ def _tries(subject: Subject) -> Iterator[Try]:
         square = tuple(sketch.shape)  # a batch of just this many examples and tokens
         for lead in (*TOKENS, square) if prod(square) < 100 else TOKENS:
             yield _same(sketch, lead, rng)
+        yield _same(sketch, (5, 9), rng, zeros=0.5)
     for lead in MANY if len(subject.shape) == 2 else ():
         yield _same(subject.draw(3), lead, subject.rng(19))
     for k, sketch in enumerate(subject.drawn(tuple(size for size in LARGE if len(size[0]) == 2))):
@@ -48,8 +49,10 @@ def _tries(subject: Subject) -> Iterator[Try]:
             yield _same(sketch, lead, subject.rng(20, k))
 
 
-def _same(sketch: Any, lead: tuple[int, ...], rng: np.random.Generator) -> Try:
+def _same(sketch: Any, lead: tuple[int, ...], rng: np.random.Generator, zeros: float = 0.0) -> Try:
+    """With a share of zeros among the entries: a zero is no sign of padding."""
     u, v = (np.ones((1, d)) if lead == (1,) else rng.standard_normal((*lead, d)) for d in sketch.shape)
+    u, v = (np.where(rng.random(side.shape) < zeros, 0.0, side) for side in (u, v))
     whole = np.asarray(sketch.apply(np.swapaxes(u, -1, -2) @ v))
     got = np.asarray(sketch.apply_outer(u, v))
     case = at(sketch, u=u, v=v)

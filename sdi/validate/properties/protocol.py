@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from sdi.sketch.as_json import KINDS, is_own
+from sdi.sketch.protocol import kind_of
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
 from sdi.validate.sketch_under_test import LARGE, WIDTHS, Shape, Subject, matrix_of
 
@@ -51,6 +53,8 @@ def _claims(sketch: Any, shape: Shape, m: int) -> Iterator[str | None]:
     sizes = sketch.size, *sketch.shape
     whole = all(isinstance(k, (int, np.integer)) and not isinstance(k, bool) and k > 0 for k in sizes)
     yield None if whole else f"size is {sketch.size!r} and shape {sketch.shape!r}, not whole numbers above 0"
+    taken = kind_of(sketch) in KINDS and not is_own(sketch)
+    yield None if not taken else f"kind is {kind_of(sketch)!r}, the library's own: two sketches could look equal"
     factor = sketch.variance_factor()
     good = isinstance(factor, (int, float, np.number)) and isfinite(factor) and factor >= 0
     yield None if good else f"variance_factor() is {factor!r}, not a finite number of at least 0"

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.validate.evidence import Evidence, sketch_property
-from sdi.validate.other_sizes import samples
+from sdi.validate.other_sizes import other_sizes, sample
 from sdi.validate.sketch_under_test import Shape, Subject, square
 from sdi.validate.statistics.mean_test import ALPHA, COARSEST, POWER, draws_to_see, mean_is
 from sdi.validate.trial import JUDGE
@@ -32,9 +32,9 @@ MOST, NUMBERS = 256, 1 << 21  # columns that are looked at, and numbers in the a
 )
 def scale(subject: Subject, alpha: float = ALPHA) -> Evidence:
     n = max(subject.draws // 4, 60)
-    shapes, others = shapes_of_every_form(subject), samples(subject)
+    shapes, others = shapes_of_every_form(subject), other_sizes(subject)
     seen = f"{n} draws or more for each of {len(shapes)} shapes, from {shapes[0]} to {shapes[-1]}"
-    seen += "".join(f", {len(s.mean)} of {s.shape} at m={s.m}" for s in others)
+    seen += "".join(f", {few} of {shape} at m={m}" for shape, m, few in others)
     each = alpha / (len(shapes) + len(others)) / 2
     finest = 0.0
     undecided: list[tuple[float, str, str]] = []
@@ -51,7 +51,7 @@ def scale(subject: Subject, alpha: float = ALPHA) -> Evidence:
             undecided.append((test.needed, test.undecided, case))
         if test.rejected:
             return Evidence(k, seen, f"the mean of |S x|^2 / |x|^2 is {test.mean:.3g}, not 1", case, alpha)
-    for s in others:
+    for s in (sample(subject, *size) for size in others):
         watched.append((s.shape, s.m, s.factor, len(s.mean)))
         test = mean_is(1.0, s.mean, s.factor, each)
         if test.rejected:

@@ -69,13 +69,13 @@ def _periods(subject: Subject) -> Iterator[Try]:
         twin = known.setdefault(_signature(subject, seed, NAMES[:1]), seed)
         if twin != seed:
             twins.append((twin, seed))
-    for step in FAR:
-        for near in (1, 2):
-            try:
-                same = _signature(subject, near, NAMES[:1]) == _signature(subject, near + step, NAMES[:1])
-            except (ValueError, OverflowError):
-                continue  # a seed that the class refuses
-            twins += [(near, near + step)] if same else []
+    far = [(near, near + step) for step in FAR for near in (1, 2)] + [(step, step + 1) for step in FAR] + [(3, -3)]
+    for one, other in far:
+        try:
+            same = _signature(subject, one, NAMES[:1]) == _signature(subject, other, NAMES[:1])
+        except (ValueError, OverflowError):
+            continue  # a seed that the class refuses
+        twins += [(one, other)] if same else []
     case = f"shape {subject.shape}, m={subject.m}"
     for one, other in twins[:SEEDS]:
         same = _signature(subject, one, NAMES) == _signature(subject, other, NAMES)

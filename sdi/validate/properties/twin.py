@@ -49,12 +49,13 @@ def _tries(subject: Subject) -> Iterator[Try]:
                     G = (rng.standard_normal((n, *sketch.shape)) * size).astype(dtype)
                     how = f"apply of {n} arrays of size {size:g} in {dtype}"
                     yield _same(made.apply, sketch.apply, (G,), dtype, how), at(sketch)
-            if len(sketch.shape) != 2 or not hasattr(made, "apply_outer"):
+            if len(sketch.shape) != 2:
                 continue
             for n, tokens in ((2, 3),) if large else TOKENS:
                 u, v = (rng.standard_normal((n, tokens, d)).astype(dtype) for d in sketch.shape)
                 how = f"apply_outer of {n} examples with {tokens} tokens in {dtype}"
-                yield _same(made.apply_outer, sketch.apply_outer, (u, v), dtype, how), at(sketch)
+                if hasattr(made, "apply_outer"):
+                    yield _same(made.apply_outer, sketch.apply_outer, (u, v), dtype, how), at(sketch)
                 if hasattr(made, "apply_rows"):
                     index = rng.integers(sketch.shape[0], size=(n, tokens))
                     how = f"apply_rows of {n} examples with {tokens} tokens in {dtype}"

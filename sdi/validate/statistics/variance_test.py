@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 Array = np.ndarray
 ROUNDING = 1e-9
-STAKES = np.array([0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7])
+STAKES = np.array([0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 0.95])
 
 
 @dataclass(frozen=True)
