@@ -13,9 +13,9 @@ demo: $(READY)
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-# The loop while working: everything but the tests marked slow.
+# The loop while working: everything but the tests marked slow. It lists those that should be marked, too.
 quick: lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --durations=5 --durations-min=0.5
 
 # Every test on the oldest Python that is promised. It needs PYTHON_OLDEST, and its torch may be a build of gigabytes.
 PYTHON_OLDEST ?= python3.10

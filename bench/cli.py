@@ -1,4 +1,4 @@
-"""The `sdi-bench` command. Thin: each command says what to measure; `session.run` does the rest, `Guarded` ends it."""
+"""The `sdi-bench` command: each subcommand names what to measure; `session.run` measures, saves and prints it."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ from .sketching.sinks import Slot
 
 
 class Covered(NamedTuple):
-    """One body parameter: how it is served, by which modules, how often per pass, and how often outside the loop."""
+    """A row of the table: one body parameter, the route its gradient takes, and the calls of its module in one pass."""
 
     parameter: str
     shape: tuple[int, ...]
     route: str
-    sketch: str  # its kind; for classes without a twin of the library's own, also the way it takes
+    sketch: str  # its kind, and how it is computed if the library has no device version of it
     modules: tuple[str, ...]
     calls: int
     outside: int
@@ -34,7 +34,7 @@ class Covered(NamedTuple):
 
 @dataclass(frozen=True)
 class Coverage:
-    """All body parameters, and the steps seen. Prints as a table."""
+    """One row for each body parameter, and the number of loop steps seen. Prints as a table."""
 
     rows: tuple[Covered, ...]
     steps: int
@@ -67,7 +67,7 @@ def read_coverage(body: Body, plan: Plan, tracer: Tracer, sketch: SketchMap) -> 
 
 
 class _Discard:
-    """A sink that keeps nothing."""
+    """A sink that discards the gradients it is given."""
 
     def open(self, n: int, tau: int) -> None: ...
     def outer(self, slot: Slot, u: Tensor, v: Tensor) -> None: ...
@@ -76,7 +76,12 @@ class _Discard:
 
 
 def coverage(model: nn.Module, loss: Loss, batch: Any, *, loop: Loop, sketch: SketchMap | None = None) -> Coverage:
-    """Run one batch and say how each body parameter is covered; an error names the first that is not."""
+    """Run one batch and list by which route each body parameter is covered; CoverageError names one that is not.
+
+    model: an `nn.Module`. loss: a function of model and batch that returns one value per example.
+    batch: a batch as `loss` takes it. loop: the parameters to cover, and the module whose call begins a step.
+    sketch: the sketch to name in the table; by default gradients are kept whole.
+    """
     body = find_body(model, loop)
     sketch = SketchMap.keep(body.shapes) if sketch is None else sketch
     sketch.check_shapes(body.shapes)

@@ -25,7 +25,7 @@ from .sketching.sinks import Slot
 
 
 class ExactScores(NamedTuple):
-    """sdi[i, j, t], what enters outside the loop, and the steps that each query took."""
+    """Exact scores: sdi (train, query, step), outside (train, query), and tau, the steps that each query took."""
 
     sdi: Float[np.ndarray, "n q tau"]
     outside: Float[np.ndarray, "n q"]
@@ -37,7 +37,7 @@ class ExactScores(NamedTuple):
 
 
 class Scoreboard:
-    """Scores of the queries of one batch, all parameters together."""
+    """Scores of one batch of queries, summed over parameters as they come."""
 
     def __init__(self, n_train: int, dtype: torch.dtype, device: torch.device) -> None:
         self.n_train, self.dtype, self.device = n_train, dtype, device
@@ -56,7 +56,7 @@ class Scoreboard:
 
 
 class ScoreSink:
-    """Takes a query's gradients of one parameter, and keeps only their products with the training gradients G."""
+    """A sink for one parameter: adds the products of query gradients with the training gradients G to the scores."""
 
     def __init__(self, board: Scoreboard, G: Float[Tensor, "n_train ..."]) -> None:
         self.board, self.G = board, G
@@ -89,7 +89,12 @@ def exact_scores(
     memory: str = "auto",
     budget: int | None = None,
 ) -> ExactScores:
-    """Scores of every query batch against every training batch, at the model's present weights."""
+    """Exact scores of every training example on every query, at the model's present weights, without a sketch.
+
+    model: an `nn.Module`. loss: a function of model and batch that returns one value per example.
+    train, query: iterables of batches. loop: the parameters to trace, and the module whose call begins a step.
+    audit, memory, budget: as in `sdi.Settings`.
+    """
     make = Featurizer(model, loss, loop=loop, steps=False, audit=audit, memory=memory, budget=budget)
     g = [torch.from_numpy(make(batch).values) for batch in train]
     if not g:
@@ -122,7 +127,7 @@ def exact_scores(
 
 
 def _refuse_beyond(sdi: Float[Tensor, "n q tau"], tau: Int[np.ndarray, "q"]) -> None:
-    """As `Features` does: an example that took tau steps has no gradient at a later one."""
+    """Raise if a query has scores at steps beyond its tau, as `Features` does."""
     late = torch.arange(sdi.shape[2]) >= torch.from_numpy(tau)[:, None]  # (q, tau)
     found = (sdi.cpu().ne(0).any(dim=0) & late).nonzero()
     if len(found):
@@ -134,7 +139,7 @@ def _refuse_beyond(sdi: Float[Tensor, "n q tau"], tau: Int[np.ndarray, "q"]) -> 
 
 
 def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]]) -> Tracer:
-    """One pass, with recompute if the hooks' graph is over the budget; a query batch is not cut further."""
+    """One pass over a query batch; with recompute if hooks go over the memory budget. The batch is not split."""
     while True:
         try:
             tracer, make.plan = run_pass(

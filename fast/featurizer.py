@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from .follow.batches import batch_tau, count_examples
 from .follow.body import find_body
 from .follow.one_pass import Loss, run_pass
 from .follow.plan import first_plan
-from .guard.audit import MixedExamples, audit_again, audit_features
+from .guard.audit import OtherGradients, audit_again, audit_features, audit_losses
 from .guard.memory import Memory, OverBudget
 from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
 from .sketching.workspace import Workspace
@@ -36,14 +37,19 @@ ALONE = 0.03  # of the examples of later batches are run alone, too
 
 
 class Featurizer:
-    """Batches -> Features, for one model, loss and loop.
+    """Batches -> Features, for one model, loss and loop: `Featurizer(model, loss, loop=loop)(batch, ids)`.
 
+    model: an `nn.Module`. loss: a function of model and batch that returns one value per example.
+    loop: the body, and the module whose call begins a step. sketch: one per body parameter; None keeps gradients whole.
+    steps: False sums over loop steps.
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
     hooks as long as they fit into `budget` bytes (by default half of what is free).
-    audit: "first" checks the first batch against autograd and some of its examples alone, and of later batches one
-    example alone: in every batch of another size or number of steps than those before, wherever rows were found in
-    another order, and so often that at most 3% of the examples run twice. "every" checks all batches like the first,
-    "off" none. Whose rows are whose is known in every batch, whatever the audit.
+    audit: "first" checks the first batch against autograd and some of its examples alone, and proves of every batch
+    that losses depend on their own examples alone; of one that it cannot prove it of, losses are compared with those of
+    examples by themselves. Of later batches one example is run alone: in every batch of another size or number of steps
+    than those before, wherever rows were found in another order, and so often that at most 3% of the examples run
+    twice. "every" checks all batches like the first, "off" none. Whose rows are whose is known in every batch, whatever
+    the audit.
     """
 
     def __init__(
@@ -77,6 +83,10 @@ class Featurizer:
         self.reached: set[str] = set()  # parameters that got a gradient from some batch
         self.weigh = False  # whether every pass has to find out whose rows are whose
         self.moved: int | None = None  # an example whose rows stood elsewhere than in order, in the last pass
+        self.uses: set[tuple[str, Fraction]] = set()  # in the last batch: a parameter, operations with it for each call
+        self.audited_uses: set[tuple[str, Fraction]] = set()
+        self.in_doubt = False  # whether a loss of the last batch may depend on other examples
+        self.losses: list[np.ndarray] = []  # of the last batch, part by part
         self.draws = False  # whether the last pass drew random numbers
         self.batches = 0
         self.forms: set[tuple[int, int]] = set()  # examples and steps of the batches so far
@@ -85,32 +95,37 @@ class Featurizer:
 
     def __call__(self, batch: Any, ids: Sequence[str] = ()) -> Features:
         before = self.plan
-        features = self.features(batch, ids)
-        if self.plan is not before:
+        features = self.features(batch, ids, prove=self.audit == "first")
+        if self.plan is not before or not self.uses <= self.audited_uses:
             self.audited = 0  # this way has not been looked at
         n, form = len(features.ids), (len(features.ids), int(features.tau.max()))
         if self.audit == "every" or (self.audit == "first" and self.audited < min(2, n)):
             try:
                 audit_features(self, batch, features)
-            except MixedExamples as error:
+            except OtherGradients as error:
                 features = self._enclosed(batch, ids, error)
             self.audited = n
+            self.audited_uses |= self.uses
         elif self.audit == "first":
             self.credit += ALONE * n
-            if form not in self.forms or self.credit >= 1 or self.moved is not None:
+            if form not in self.forms or self.credit >= 1 or self.moved is not None or self.in_doubt:
                 audit_again(self, batch, features, self.moved)
                 self.credit = min(self.credit - 1, 1)
+        if self.in_doubt:
+            audit_losses(self, batch, features, np.concatenate(self.losses))
         self.forms.add(form)
         self.batches += 1
         return features
 
-    def _enclosed(self, batch: Any, ids: Sequence[str], error: MixedExamples) -> Features:
-        """Once more, with the modules around those that seem to mix: theirs may not have been rows of examples."""
+    def _enclosed(self, batch: Any, ids: Sequence[str], error: OtherGradients) -> Features:
+        """Try once more with the modules around: rows may not be examples, or a weight is used by name as well."""
         before = self.plan
         try:
             for name in error.parameters:
                 for unit in [unit for unit in self.plan.serving(name) if unit.native is not None]:
-                    self.plan = self.plan.enclose(self.model, self.body, unit, [name], "its calls mix examples")
+                    self.plan = self.plan.enclose(
+                        self.model, self.body, unit, [name], "its calls do not give its gradient"
+                    )
             if self.plan is before:
                 raise error
             features = self.features(batch, ids)
@@ -120,40 +135,48 @@ class Featurizer:
             self.plan = before
             raise error from None
 
-    def features(self, batch: Any, ids: Sequence[str] = (), part: bool = False) -> Features:
-        """Without the audit. A batch over the byte budget starts over, more carefully.
+    def features(self, batch: Any, ids: Sequence[str] = (), part: bool = False, prove: bool = False) -> Features:
+        """The Features of a batch, not audited. If a pass goes over the memory budget, it is run again with recompute,
+        then in parts.
 
-        A part of a batch need not reach every parameter.
+        ids: a name for each example. part: this is only a part of a batch, which need not reach every parameter.
+        prove: find out whether losses are proven to depend on their own examples alone (if not, `in_doubt`).
         """
         ids = tuple(ids)
         while True:
+            if prove:
+                self.in_doubt, self.losses, self.uses = False, [], set()
             n = count_examples(batch)
             rows = min(self.memory.rows or n, n)
             try:
                 if rows == n:
-                    return self._one_pass(batch, ids, part)
+                    return self._one_pass(batch, ids, part, prove)
                 named = ids or tuple(map(str, range(n)))
                 cuts = [slice(i, min(i + rows, n)) for i in range(0, n, rows)]
-                return Features.concatenate([self._one_pass(self.take(batch, c, n), named[c], True) for c in cuts])
+                parts = [self._one_pass(self.take(batch, c, n), named[c], True, prove) for c in cuts]
+                return Features.concatenate(parts)
             except OverBudget:
                 self.memory.tighten(n)
                 self.audited = 0  # this way has not been looked at
 
     def alone(self, batch: Any, ids: Sequence[str] = ()) -> Features:
-        """Of some examples of a batch, not audited. They may call fewer modules: how those are served is not kept."""
+        """The Features of some examples taken out of a batch, not audited; the plan of routes stays as it was.
+
+        They may call fewer modules than the batch. ids: a name for each example.
+        """
         plan = self.plan
         try:
             return self.features(batch, ids, part=True)
         finally:
             self.plan = plan
 
-    def take(self, batch: Any, rows: slice, n: int) -> Any:
-        """Some examples of a batch. What did not always have a row for each example is shared by all of them."""
+    def take(self, batch: Any, rows: slice | Sequence[int], n: int) -> Any:
+        """Some examples (`rows`) of a batch of n. Arrays that in some batch were not of length n are kept whole."""
         self.shared |= {path for path, x in leaves(batch) if is_array(x) and len(x) != n}
         return take_examples(batch, rows, n, self.shared)
 
     def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features:
-        """Features of the losses times these weights, one after the other and then from the first again."""
+        """The Features of a batch with each example's loss multiplied by a weight; weights repeat from the first."""
         loss = self.loss
 
         def weighted_loss(model: Any, batch: Any) -> Tensor:
@@ -167,7 +190,7 @@ class Featurizer:
         finally:
             self.loss = loss
 
-    def _one_pass(self, batch: Any, ids: Sequence[str], part: bool) -> Features:
+    def _one_pass(self, batch: Any, ids: Sequence[str], part: bool, prove: bool = False) -> Features:
         acc = Accumulator(self.sketch, self.steps, self.dtype, self.work.device)
 
         def sinks() -> dict[str, KeepSink]:
@@ -187,7 +210,12 @@ class Featurizer:
             ids,
             self.reached,
             self.weigh,
+            prove,
         )
+        if prove:
+            self.in_doubt |= not (tracer.apart or tracer.draws)
+            self.uses |= {(name, Fraction(uses, max(tracer.calls[name], 1))) for name, uses in tracer.uses.items()}
+            self.losses.append(tracer.losses.cpu().double().numpy())
         self.weigh |= self.memory.recompute and tracer.owners.weighed  # seen in the backward pass only: not again
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.dtypes |= tracer.dtypes
@@ -212,7 +240,14 @@ def featurize(
     memory: str = "auto",
     budget: int | None = None,
 ) -> Features:
-    """phi (or, with steps=False, g) of every body parameter for every example of a batch, sketched or as it is."""
+    """The gradients of every body parameter for every example of a batch, step by step, sketched or whole.
+
+    model: an `nn.Module`, left as it came. loss: a function of model and batch that returns one value per example.
+    batch: a batch as `loss` takes it. loop: the body, and the module whose call begins a step.
+    sketch: one per body parameter (`SketchMap`); None keeps gradients whole.
+    steps: False sums over loop steps. ids: a name for each example; by default they are numbered from 0.
+    audit, memory, budget: as in `sdi.Settings`.
+    """
     featurizer = Featurizer(
         model, loss, loop=loop, sketch=sketch, steps=steps, audit=audit, memory=memory, budget=budget
     )

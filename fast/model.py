@@ -93,7 +93,10 @@ def make_norm(config: LoopedConfig) -> nn.Module:
 
 
 class LoopedTransformer(nn.Module):
-    """Read in, loop, read out. `batch` as in the reference: tokens, and optionally tau and readout per example."""
+    """The looped transformer of a LoopedConfig: read in, loop, read out. Called with a batch, it gives logits.
+
+    config: sizes and choices. weights: arrays by parameter name, as `config.shapes()` says; None leaves PyTorch's own.
+    """
 
     def __init__(self, config: LoopedConfig, weights: Mapping[str, np.ndarray | Tensor] | None = None) -> None:
         super().__init__()
@@ -115,7 +118,10 @@ class LoopedTransformer(nn.Module):
 
     @classmethod
     def init(cls, config: LoopedConfig, seed: int = 0, scale: float = 0.02) -> LoopedTransformer:
-        """Fresh weights as in the reference: normal matrices, norms at 1 and 0, biases 0, the injection at [I | I]."""
+        """Fresh weights as in the reference: normal matrices, norms at 1 and 0, biases 0, the injection at [I | I].
+
+        config: sizes and choices. seed: of the random numbers. scale: standard deviation of the matrices.
+        """
         model = cls(config)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -150,7 +156,10 @@ class LoopedTransformer(nn.Module):
     def loop(
         self, e: Float[Tensor, "n L d"], tau: Int[Tensor, "n"], readout: Int[Tensor, "n"]
     ) -> Float[Tensor, "n L d"]:
-        """The state of each example as it stood at its read-out step."""
+        """The state of each example at its read-out step.
+
+        e: the read-in (n, L, d). tau, readout: (n,) steps taken, and the step that is read out, of each example.
+        """
         c = self.config
         s = e if c.state == "embedding" else torch.zeros_like(e)
         out = s
@@ -170,7 +179,7 @@ class LoopedTransformer(nn.Module):
 
 
 def _checked(weights: Mapping[str, np.ndarray | Tensor], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    """Copies, which are named and shaped as the config says; what is refused is told as in the reference."""
+    """Weights as tensors, checked against the names and shapes of the config, with the reference's messages."""
     for name in weights:
         if name not in shapes:
             raise ValueError(f"weights hold {name!r}, which the config does not have{nearest(name, shapes)}")
@@ -193,14 +202,17 @@ def _steps(batch: Mapping[str, Any], name: str, default: Tensor) -> Int[Tensor, 
 
 
 def _where(chosen: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """Per example; without touching the graph where all examples agree."""
+    """yes where chosen, no elsewhere, example by example; either itself if all examples agree, for a smaller graph."""
     if bool(chosen.all()):
         return yes
     return torch.where(chosen[:, None, None], yes, no) if bool(chosen.any()) else no
 
 
 def token_cross_entropy(model: nn.Module, batch: Mapping[str, Any]) -> Float[Tensor, "n"]:
-    """Masked token cross-entropy, averaged over the tokens of each example."""
+    """Token cross-entropy, averaged over the tokens of each example; one value per example.
+
+    model: gives logits (n, L, classes) for a batch. batch: "targets" (n, L), and optionally "mask" (n, L) as weights.
+    """
     logits = model(batch)
     losses = F.cross_entropy(logits.flatten(0, 1), batch["targets"].flatten(), reduction="none").view(logits.shape[:2])
     mask = batch.get("mask")

@@ -1,4 +1,4 @@
-"""Weights of checkpoints in and out of a model."""
+"""Load a checkpoint's weights into a model, and restore its own afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from .follow.body import find_body
 
 
 def with_weights(model: nn.Module, weights: Mapping[str, Any]) -> nn.Module:
-    """The model with these weights, copied into its own parameters. Of tied ones, the checkpoint may hold one only."""
+    """The model itself, with these weights copied into its parameters and buffers.
+
+    weights: tensors by name; of tied parameters, one is enough. Missing or misshapen ones are refused before any copy.
+    """
     own = _tensors(model)
     given = dict(weights)
     for name in own.keys() - given.keys():
@@ -38,7 +41,7 @@ def with_weights(model: nn.Module, weights: Mapping[str, Any]) -> nn.Module:
 
 
 def _survives(x: Tensor, dtype: torch.dtype) -> bool:
-    """Whether numbers that become integers or bools are so already. Floats may be rounded."""
+    """Whether x can become dtype: to integers or bools only without loss; floats may be rounded."""
     if dtype.is_floating_point or dtype.is_complex or x.dtype == dtype:
         return True
     return torch.equal(x.to(dtype).to(x.dtype), x)
@@ -46,7 +49,7 @@ def _survives(x: Tensor, dtype: torch.dtype) -> bool:
 
 @contextmanager
 def weights_kept(model: nn.Module) -> Iterator[None]:
-    """Whatever is loaded in between, the model leaves with the weights it came with."""
+    """Restore the model's weights when the block is left, whatever was loaded in between."""
     kept = {name: tensor.clone() for name, tensor in _tensors(model).items()}
     try:
         yield
@@ -55,7 +58,7 @@ def weights_kept(model: nn.Module) -> Iterator[None]:
 
 
 def body_shapes(model: nn.Module, loop: Loop) -> dict[str, tuple[int, ...]]:
-    """The shape of every body parameter, by name."""
+    """The shape of every body parameter, by name. model: an `nn.Module`. loop: which of its parameters are the body."""
     return find_body(model, loop).shapes
 
 

@@ -1,4 +1,4 @@
-"""examples -> Features, by the definitions: dense gradients first, then the sketch of each.
+"""featurize: a batch -> Features, by the definitions: dense gradients first, then the sketch of each.
 
 `Featurizer` is `featurize` with everything but the batch given. The twin of `fast/featurizer.py`.
 """
@@ -34,6 +34,10 @@ def featurize(
 ) -> Features:
     """Step gradients of the body (n, tau, D), dense or sketched; or, with steps=False, their sum (n, D).
 
+    model: a `LoopedTransformer`. loss: `TokenCrossEntropy`, or one like it. batch: as in `reference/batch.py`.
+    loop: the body, and the module whose call begins a step. sketch: one per body parameter; None keeps them whole.
+    ids: a name for each example; by default they are numbered from 0.
+
     Body parameters that this model uses before or after its loop are in `outside`.
     """
     check_pass(model, loss)
@@ -66,7 +70,11 @@ def featurize(
 
 
 class Featurizer:
-    """Batches -> Features, for one model, loss and loop. There is nothing to audit: this is the ground truth."""
+    """Batches -> Features, for one model, loss and loop: `Featurizer(model, loss, loop=loop)(batch, ids)`.
+
+    model, loss, loop, sketch, steps: as in `featurize`. audit, memory, budget: accepted as in the fast backend, and
+    not used: this backend is the ground truth.
+    """
 
     def __init__(
         self,

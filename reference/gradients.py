@@ -17,7 +17,10 @@ from .unroll import unroll
 
 
 def gradient(model: LoopedTransformer, loss: Loss, batch: Mapping[str, Any]) -> dict[str, Shaped[Array, "n *shape"]]:
-    """The gradient of each example's loss with respect to every parameter, in the order of `config.shapes()`."""
+    """The gradient of each example's loss for every parameter, by name, in the order of `config.shapes()`.
+
+    model: a `LoopedTransformer`. loss: `TokenCrossEntropy`, or one like it. batch: as in `reference/batch.py`.
+    """
     grads = gradients(model, loss, batch)
     return {
         name: grads.phi[name].sum(axis=1) if name in grads.phi else grads.outside[name]
@@ -28,7 +31,10 @@ def gradient(model: LoopedTransformer, loss: Loss, batch: Mapping[str, Any]) -> 
 def step_gradients(
     model: LoopedTransformer, loss: Loss, batch: Mapping[str, Any]
 ) -> dict[str, Shaped[Array, "n tau *shape"]]:
-    """phi of every parameter of the loop: the part of its gradient that enters through each step."""
+    """phi (n, tau, *shape) of every parameter of the loop, by name: the part of its gradient from each step.
+
+    model, loss, batch: as in `gradient`.
+    """
     return dict(gradients(model, loss, batch).phi)
 
 

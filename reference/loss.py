@@ -38,7 +38,10 @@ class TokenCrossEntropy:
         return np.asarray((labels.mask * (log_total - chosen)).sum(axis=1) / labels.mask.sum(axis=1))
 
     def dlogits(self, logits: Shaped[Array, "n L classes"], batch: Mapping[str, Any]) -> Shaped[Array, "n L classes"]:
-        """mask / sum(mask) * (softmax(logits) - onehot(target))."""
+        """The gradient of each example's loss at its logits: mask / sum(mask) * (softmax(logits) - onehot(target)).
+
+        logits: (n, L, classes). batch: as in `reference/batch.py`.
+        """
         n, length, classes = logits.shape
         labels = read_labels(batch, (n, length), classes)
         total = np.exp(logits - np.real(logits).max(axis=-1, keepdims=True))

@@ -19,7 +19,9 @@ from .unroll import unroll
 
 @dataclass(frozen=True, eq=False)
 class LoopedTransformer:
-    """A looped transformer in float64. Its parameters are named and shaped as `config.shapes()` says.
+    """A looped transformer in float64.
+
+    config: sizes and choices. weights: arrays by parameter name, as `config.shapes()` says.
 
     >>> model = LoopedTransformer.init(LoopedConfig(tau=2), seed=0)
     >>> model.forward({"tokens": [[1, 2, 3]]}).shape
@@ -50,7 +52,8 @@ class LoopedTransformer:
 
     @classmethod
     def init(cls, config: LoopedConfig, seed: int, scale: float = 0.02) -> LoopedTransformer:
-        """Fresh weights: normal with standard deviation `scale`, norms at weight 1 and bias 0, other biases 0.
+        """A model of this config with fresh weights from this seed: normal with standard deviation `scale`, norms at
+        weight 1 and bias 0, other biases 0.
 
         `inject.weight` is [I | I] plus the same noise, so that a concat model starts near the additive one.
         """
@@ -68,7 +71,7 @@ class LoopedTransformer:
     def forward(
         self, batch: Mapping[str, Any], weights_at: Callable[[int], Weights] | None = None
     ) -> Shaped[Array, "n L classes"]:
-        """Logits at each example's read-out step.
+        """Logits (n, L, classes) at each example's read-out step. batch: as in `reference/batch.py`.
 
         `weights_at(t)`, if given, are the weights that step t uses in place of the shared ones. The derivative
         with respect to those of one step alone is the definition of that step's gradient phi.

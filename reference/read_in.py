@@ -18,7 +18,7 @@ from .pullback import Array, Grads, Weights, identity
 def read_in(
     tokens: Int[Array, "n L"], w: Weights, config: LoopedConfig
 ) -> tuple[Shaped[Array, "n L d"], Callable[[Array], Grads]]:
-    """e, and the way from de to the gradients of all that made it. Tokens have no gradient."""
+    """(e, pullback): the injected input, and a function from de to the gradients of the parameters that made e."""
     x, embed_back = _embed(tokens, w, config)
     length = tokens.shape[1]
     if config.positions:

@@ -21,7 +21,7 @@ Phi = Features | Array
 
 
 def tracin(g_train: G, g_query: G) -> Float[Array, "n q"]:
-    """Influence of each training example on each query.
+    """Influence of each training example on each query. g_train, g_query: gradients (n, d) and (q, d), or Features.
 
     >>> tracin(np.ones((2, 5)), np.ones((3, 5))).shape
     (2, 3)
@@ -37,6 +37,8 @@ def tracin(g_train: G, g_query: G) -> Float[Array, "n q"]:
 
 def sdi(g_train: G, phi_query: Phi) -> Float[Array, "n q tau"]:
     """Influence of each training example on each loop step of each query.
+
+    g_train: gradients (n, d) or Features. phi_query: step gradients (q, tau, d) or Features.
 
     >>> sdi(np.ones((2, 5)), np.ones((1, 3, 5))).shape
     (2, 1, 3)
@@ -54,6 +56,8 @@ def sdi(g_train: G, phi_query: Phi) -> Float[Array, "n q tau"]:
 def sdi_train(phi_train: Phi, g_query: G) -> Float[Array, "n q tau"]:
     """Influence of each loop step of each training example on each query.
 
+    phi_train: step gradients (n, tau, d) or Features. g_query: gradients (q, d) or Features.
+
     >>> sdi_train(np.ones((2, 3, 5)), np.ones((1, 5))).shape
     (2, 1, 3)
     """
@@ -68,7 +72,9 @@ def sdi_train(phi_train: Phi, g_query: G) -> Float[Array, "n q tau"]:
 
 
 def step_matrix(phi_train: Phi, phi_query: Phi) -> Float[Array, "n q tau_train tau_query"]:
-    """Influence of each training step on each query step.
+    """Influence of each loop step of each training example on each loop step of each query.
+
+    phi_train, phi_query: step gradients (n, tau, d) and (q, tau', d), or Features.
 
     >>> step_matrix(np.ones((2, 3, 5)), np.ones((1, 4, 5))).shape
     (2, 1, 3, 4)

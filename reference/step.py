@@ -20,7 +20,7 @@ StepPullback = Callable[[Array], tuple[Array, Array, Grads]]
 def step(
     e: Shaped[Array, "n L d"], s: Shaped[Array, "n L d"], w: Weights, config: LoopedConfig
 ) -> tuple[Shaped[Array, "n L d"], StepPullback]:
-    """The next state, and the way from its gradient to (de, ds, grads), all as they enter through this step alone."""
+    """(next state, pullback): the pullback takes its gradient to (de, ds, grads), all through this step alone."""
     x, inject_back = inject(e, s, w, config)
     x, core_back = blocks(x, w, [f"core.{i}" for i in range(config.core)], config)
     y, norm_back = norm(x, w, "loop_norm", config) if config.loop_norm else (x, identity)

@@ -23,11 +23,11 @@ from .step import StepPullback, step
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The logits of a batch and the way back: what each part of the forward pass left for its pullback."""
+    """The logits of a batch, and the pullback of each part of the forward pass."""
 
     logits: Shaped[Array, "n L classes"]
     read_in_back: Callable[[Array], Grads]
-    steps: list[tuple[Int[Array, "rows"], StepPullback]]  # who took step 1, 2, ...
+    steps: list[tuple[Int[Array, "rows"], StepPullback]]  # the examples that took step 1, 2, ...
     read_out_back: Pullback
 
 

@@ -15,19 +15,19 @@ from .model import LoopedTransformer
 
 
 def with_weights(model: LoopedTransformer, weights: Mapping[str, Any]) -> LoopedTransformer:
-    """A model of the same config with these weights."""
+    """A new model of the same config with these weights. weights: arrays or tensors by parameter name."""
     matched = match_names(weights, model.config.shapes())
     return LoopedTransformer(model.config, {name: np.asarray(w, dtype=np.float64) for name, w in matched.items()})
 
 
 @contextmanager
 def weights_kept(model: LoopedTransformer) -> Iterator[None]:
-    """Nothing to do: `with_weights` makes a new model."""
+    """Does nothing: `with_weights` makes a new model and leaves `model` as it is."""
     yield
 
 
 def body_shapes(model: LoopedTransformer, loop: Loop) -> dict[str, tuple[int, ...]]:
-    """The shape of every body parameter, by name."""
+    """The shape of every body parameter, by name. model: a `LoopedTransformer`. loop: which parameters are the body."""
     check_loop(loop)
     shapes = model.config.shapes()
     return {name: shapes[name] for name in loop.select(shapes)}

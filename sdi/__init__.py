@@ -63,5 +63,10 @@ __all__ = [
 
 
 def coverage(model: Any, loss: Any, batch: Any, *, loop: Loop, sketch: SketchMap | None = None) -> Any:
-    """Every body parameter with its shape, the route and the sketch that serve it and the calls seen, as a table."""
+    """Run one batch; list every body parameter with its shape, route, sketch and number of calls. Prints as a table.
+
+    model: an `nn.Module`. loss: a function of model and batch that returns one value per example.
+    batch: a batch as `loss` takes it. loop: the parameters to cover, and the module whose call begins a step.
+    sketch: the sketch to name in the table; by default gradients are kept whole.
+    """
     return backend("fast").coverage(model, loss, batch, loop=loop, sketch=sketch)  # type: ignore[attr-defined]

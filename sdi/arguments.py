@@ -1,4 +1,4 @@
-"""What an argument must be, said in one way everywhere: its name, the rule, and what came instead."""
+"""Checks of arguments. Their errors all read alike: the argument's name, the rule, and the value that was given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LEAST_BUDGET = 1 << 20
 
 
 def whole(name: str, value: Any) -> int:
-    """An integer of any kind, NumPy's among them, as Python's own.
+    """Any integer (NumPy's, too) as a Python int; TypeError for anything else.
 
     >>> whole("m", "8")
     Traceback (most recent call last):
@@ -22,7 +22,8 @@ def whole(name: str, value: Any) -> int:
 
 
 def at_least_one(name: str, value: int) -> None:
-    """
+    """Refuse an integer below 1.
+
     >>> at_least_one("repeats", 0)
     Traceback (most recent call last):
     ValueError: repeats must be at least 1, got 0
@@ -32,7 +33,8 @@ def at_least_one(name: str, value: int) -> None:
 
 
 def not_negative(name: str, value: int) -> None:
-    """
+    """Refuse a number below 0.
+
     >>> not_negative("seed", -1)
     Traceback (most recent call last):
     ValueError: seed must be at least 0, got -1
@@ -42,7 +44,7 @@ def not_negative(name: str, value: int) -> None:
 
 
 def number(name: str, value: Any, rule: str, good: Callable[[float], bool]) -> float:
-    """A number of any kind, NumPy's and a tensor's among them, as Python's own, for which the rule holds.
+    """Any real number (NumPy's or a tensor's, too) as a Python float, if `good` holds for it; `rule` says so in words.
 
     >>> number("late", 2, "a number from 0 to 1", lambda x: 0 <= x <= 1)
     Traceback (most recent call last):
@@ -56,7 +58,9 @@ def number(name: str, value: Any, rule: str, good: Callable[[float], bool]) -> f
 
 
 def some_of(name: str, value: Any, what: str) -> None:
-    """A list with something in it; a text would be taken apart into letters.
+    """Refuse what is no list, an empty list, and a string, which would be iterated letter by letter.
+
+    what: the word for its entries in the message.
 
     >>> some_of("queries", "q-1", "ids")
     Traceback (most recent call last):
@@ -72,7 +76,8 @@ def some_of(name: str, value: Any, what: str) -> None:
 
 
 def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
-    """
+    """Refuse a value that is none of the choices.
+
     >>> one_of("mode", "both", ("query", "train"))
     Traceback (most recent call last):
     ValueError: mode must be one of ('query', 'train'), got 'both'
@@ -82,7 +87,8 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> None:
 
 
 def check_budget(budget: int | None) -> None:
-    """
+    """Refuse a memory budget below 1 MiB; None is no budget.
+
     >>> check_budget(1000)
     Traceback (most recent call last):
     ValueError: budget must be at least 1 MiB (1048576 bytes), got 1000

@@ -1,4 +1,4 @@
-"""The one seam between the core and the rooms beside it.
+"""Backends by name: the only place where `sdi/` imports `reference/`, `fast/` or another folder beside it.
 
 Code in `sdi/` never names a backend in an import statement: it asks for it here, by name, and gets it typed as
 a protocol. So `import sdi` costs no torch, and the arrows point one way: backends know the core.
@@ -25,7 +25,13 @@ Array = np.ndarray
 
 
 class Featurize(Protocol):
-    """examples -> Features. `loss(model, batch)` gives one value per example."""
+    """A batch of examples -> their Features, dense or sketched.
+
+    model: what the backend works on. loss: a function of model and batch that returns one value per example.
+    batch: a batch as `loss` takes it. loop: the body, and the module whose call begins a step.
+    sketch: one sketch per body parameter; None keeps gradients whole.
+    steps: False sums over loop steps. ids: a name for each example; by default they are numbered from 0.
+    """
 
     def __call__(
         self,
@@ -46,7 +52,7 @@ class Backend(Protocol):
     featurize: Featurize
     Featurizer: Callable[..., Any]  # `featurize` with all but the batch given: Featurizer(...)(batch, ids)
     with_weights: Callable[[Any, Mapping[str, Any]], Any]  # the model with a checkpoint's weights
-    weights_kept: Callable[[Any], AbstractContextManager[None]]  # the model keeps its own weights in the end
+    weights_kept: Callable[[Any], AbstractContextManager[None]]  # restores the model's weights when left
     body_shapes: Callable[[Any, Loop], dict[str, tuple[int, ...]]]
     tracin: Callable[[Any, Any], Float[Array, "n q"]]
     sdi: Callable[[Any, Any], Float[Array, "n q tau"]]
@@ -66,5 +72,5 @@ def backend(name: str) -> Backend:
 
 
 def room(name: str) -> ModuleType:
-    """One of the rooms beside `sdi/`, imported when asked."""
+    """Import one of the folders beside `sdi/` ("fast", "bench", ...) and return it as a module."""
     return importlib.import_module(f"sdi.{name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-FIRST = 5  # names that are shown where none is near
+FIRST = 5  # how many names are listed if none is near
 
 
 class SketchMismatch(ValueError):
@@ -39,7 +39,7 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> str:
 
 
 def nearest_or_first(word: str, known: Iterable[str]) -> str:
-    """The names near to one that does not exist; where none is near, the first ones there are.
+    """A clause with the known names nearest to a wrong one; if none is near, with the first known names.
 
     >>> nearest_or_first("coer", ["core", "head"])
     "; did you mean 'core'?"

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside, flushed to disk, then renamed."""
+"""Atomic file writes: to a temporary file, flushed to disk, then renamed. A file is whole or not there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_whole(path: Path, content: bytes) -> None:
     part = path.with_name(path.name + PART)
     refuse_link(part)
     try:
-        part.unlink(missing_ok=True)  # of a killed run; opened, it might be another's by a hard link
+        part.unlink(missing_ok=True)  # left by a killed run; not reopened: it might be a hard link to another file
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             file.write(content)
             file.flush()
@@ -29,7 +29,7 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        if error.filename is None and error.errno not in FULL:  # over a limit, say: the system does not say of what
+        if error.filename is None and error.errno not in FULL:  # such as a file size limit: name the file
             raise OSError(error.errno, error.strerror, str(path)) from None
         if error.errno in FULL:
             raise OSError(
@@ -40,7 +40,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """What is written and deleted here stays here: nothing goes through a symbolic link to another place."""
+    """Raise if the path is a symbolic link: writing or deleting through it would act on another place."""
     if path.is_symlink():
         raise StoreError(f"{path} is a symbolic link; remove it and run again")
 
@@ -51,7 +51,7 @@ def expand(path: str | Path) -> Path:
 
 
 def sha256(path: Path, also: bytes = b"") -> str:
-    """The digest of a file's content, and of what stands elsewhere."""
+    """The sha256, in hex, of a file's content followed by the bytes `also`."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 22):
@@ -75,7 +75,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make the rename itself last; not every system can."""
+    """Flush the folder's entry to disk, so that a rename survives a crash; systems that cannot are passed over."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -20,8 +20,11 @@ CALLS = get_args(Calls)
 
 @dataclass(frozen=True)
 class Loop:
-    """The body (names of modules or parameters, or modules), the module that begins a step, the one that ends the last.
+    """Which parameters of a looped model are traced, and how its steps are counted.
 
+    body: the modules or parameters to trace, by name, or as modules.
+    step: the module whose every call begins a step, by name or as a module.
+    end: the module whose call ends the last step; None: the last step lasts until the loss is computed.
     calls: what it means if the loss calls the model more than once (rounds of deep supervision, rollouts, pairs). "one"
     refuses, because two things can be meant: "restart" counts the steps of every call from 1, so that rounds add up
     step by step; "continue" counts on, so that the first step of the second round follows the last of the first.
@@ -47,10 +50,12 @@ class Loop:
         object.__setattr__(self, "body", body)
 
     def select(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The parameters of the body among `names`, in the order of `names`.
+        """The parameters that belong to the body.
 
-        >>> Loop(body=["core"], step="core").select(["read_in.weight", "core.0.weight", "core.0.bias"])
-        ('core.0.weight', 'core.0.bias')
+        names: all parameter names of the model. Returned are those in the body, in the same order.
+
+            >>> Loop(body=["core"], step="core").select(["read_in.weight", "core.0.weight", "core.0.bias"])
+            ('core.0.weight', 'core.0.bias')
         """
         known = list(names)
         chosen: set[str] = set()
@@ -68,7 +73,7 @@ class Loop:
 
 
 def check_loop(loop: Any) -> None:
-    """Where a Loop is wanted, nothing else will do.
+    """TypeError for anything that is no Loop.
 
     >>> check_loop("core")
     Traceback (most recent call last):

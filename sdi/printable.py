@@ -1,4 +1,4 @@
-"""printable: text from outside, as a terminal, a table or a plot may show it."""
+"""printable: text from a user's data with control characters escaped, safe to print in a terminal, table or plot."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def printable(text: Any) -> str:
-    r"""The text with every character that is not shown as itself written out, as `repr` does.
+    r"""The text with every non-printable character written as an escape (\x1b), as `repr` does.
 
     An id may hold escape sequences, which set a terminal's title or clipboard, or a line end, which fakes a row.
 
@@ -17,7 +17,7 @@ def printable(text: Any) -> str:
 
 
 def printable_lines(text: Any) -> str:
-    r"""The same for a message of several lines, where those after the first stand apart.
+    r"""The same for a message of several lines, with those after the first indented, so that none looks like our own.
 
     >>> print(printable_lines("differs:\n  m: 1\nsdi: all is well\r"))
     differs:

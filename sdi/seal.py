@@ -1,6 +1,6 @@
-"""seal: a sha256 that stands in a file and covers all its other bytes, so that a flipped bit anywhere is noticed.
+"""seal: a sha256 inside a file that covers all its other bytes, so that a flipped bit anywhere is noticed.
 
-While the digest is taken, a hole stands in its place. It says that a file is as it was written, not who wrote it.
+The digest is taken with a placeholder in its own place. It shows that a file is unchanged, not who wrote it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-HOLE = hashlib.sha256(b"the place of a digest").hexdigest()  # 64 letters that nothing else in a file consists of
+HOLE = hashlib.sha256(b"the place of a digest").hexdigest()  # a placeholder that occurs nowhere else
 
 
 def sealed(content: bytes) -> bytes:
-    """The content with the digest in its hole.
+    """The content with the placeholder HOLE replaced by the sha256 of the content.
 
     >>> text = sealed(f"eta = 0.1, sha256 = {HOLE}".encode())
     >>> is_whole(text, text[-64:].decode()), is_whole(text.replace(b"0.1", b"0.2"), text[-64:].decode())
@@ -27,7 +27,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def is_whole(content: bytes, digest: Any, more: Iterable[bytes] = ()) -> bool:
-    """Whether the content, which holds this digest, and what follows it in the file are as they were sealed."""
+    """Whether `digest`, which stands in `content`, is right for `content` and the blocks `more` that follow it."""
     if not isinstance(digest, str) or len(digest) != len(HOLE) or not digest.isascii():
         return False
     found = hashlib.sha256(content.replace(digest.encode(), HOLE.encode(), 1))
@@ -37,5 +37,5 @@ def is_whole(content: bytes, digest: Any, more: Iterable[bytes] = ()) -> bool:
 
 
 def sealed_json(content: dict[str, Any]) -> bytes:
-    """A JSON document with its digest under the key "sha256", before all else."""
+    """A JSON document with its own digest under the key "sha256", which comes first."""
     return sealed((json.dumps({"sha256": HOLE, **content}, indent=1) + "\n").encode())

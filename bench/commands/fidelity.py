@@ -55,7 +55,7 @@ class Bench:
         self.batch = self.case.batch()
 
     def truth(self) -> dict[str, Any]:
-        """By the exact route, which never holds a step gradient."""
+        """Exact scores of the batch, by the route that never holds a step gradient."""
         scores = self.fast.exact_scores(
             self.model, self.fast.token_cross_entropy, [self.batch], [self.batch], loop=self.case.config.loop()
         )
@@ -99,7 +99,7 @@ class Bench:
 
     @cached_property
     def gradient(self) -> dict[str, Tensor]:
-        """Of the whole batch, by autograd alone."""
+        """The gradient of the whole batch's loss, by autograd alone."""
         names = self.case.config.loop().select(self.case.config.shapes())
         body = {name: p for name, p in self.model.named_parameters() if name in set(names)}
         loss = self.fast.token_cross_entropy(self.model, self.batch).sum()
@@ -107,15 +107,15 @@ class Bench:
 
 
 def errors(features: Features, truth: dict[str, Any]) -> list[float]:
-    """Of SDI and of TracIn, relative."""
+    """The relative errors of SDI and of TracIn."""
     return errors_by_batch(features, truth)[str(len(features.values))]
 
 
 def errors_by_batch(features: Features, truth: dict[str, Any]) -> dict[str, list[float]]:
-    """Of SDI and of TracIn, had the batch been 1, 2, 4, ... of its examples: the mean over runs of neighbours.
+    """The relative errors of SDI and TracIn for batches of 1, 2, 4, ... examples, cut from this one; means over cuts.
 
-    Different examples' gradients are nearly orthogonal, so of n^2 scores n are large, and all are off by as much: the
-    relative error grows with the batch.
+    Gradients of different examples are nearly orthogonal, so of n^2 scores only n are large, while all have errors of
+    one size: the relative error grows with the batch.
     """
     fast, n = room("fast"), len(features.values)
     found = [(fast.sdi(features, features), np.array(truth["sdi"]))]

@@ -1,4 +1,4 @@
-"""What the errors of `fidelity` say: means, slopes, what spreading gains, beside the paper's, as tables and chart."""
+"""The record of `fidelity`: mean errors, slopes and the gain of spreading, beside the paper's, as tables and chart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAPER = {
 
 
 def make_record(work: Work, widths: dict[str, int], found: Sequence[dict[str, Any]], pilot: str) -> Record:
-    """From the errors of every seed; `widths` are those of the spread."""
+    """The record, from the errors of every seed. widths: the spread widths of each parameter."""
     sdi, tracin = ({m: [f["errors"][str(m)][k] for f in found] for m in work.widths} for k in (0, 1))
     at, sizes = work.spread_at, work.case.sketch(0, widths)
     spent, worst = [f["spread"][0] for f in found], max(f["conservation"] for f in found)

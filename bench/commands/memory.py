@@ -27,7 +27,7 @@ MODES = ("dense", "hooks", "recompute")
 
 @dataclass(frozen=True)
 class Plan:
-    """What is swept, each from the same base, and the search for the largest batch."""
+    """The sweeps (one variable each, all from one base case), and the search for the largest batch."""
 
     base: Case
     sweeps: Mapping[str, tuple[int, ...]]

@@ -41,7 +41,7 @@ SLOW = 60.0  # seconds: a peer that takes longer is timed by the run that is che
 
 @dataclass(frozen=True)
 class Peer:
-    """What it is called, what it gives, and how far it may be off: rounding, or what a sketch of width m may."""
+    """A peer: its name, the scores it gives, and the relative error it may have (rounding, or that of a sketch)."""
 
     name: str
     says: str
@@ -176,7 +176,7 @@ def _answer(remote: Remote, peer: Peer, file: Path) -> tuple[dict[str, np.ndarra
 
 
 def _seconds(remote: Remote, peer: Peer, failed: dict[str, Exception]) -> float:
-    """Without an end for a peer that fails: the others are still timed."""
+    """The seconds of one run; a peer that fails is noted in `failed`, and the others are still timed."""
     try:
         return float(remote.ask("score", **_options(peer))["seconds"])
     except WorkerFailed as error:
@@ -208,7 +208,7 @@ def _row(peer: Peer, case: Case, off: str, remote: Remote | None, found: dict[st
 
 
 def _short(error: Exception) -> str:
-    """What says why, cut to fit a table: the first line of an answer; otherwise the last line, too (pip's, say)."""
+    """An error's message, cut to fit a table: its first line; unless a worker answered it, also its last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     if len(lines) == 1 or (isinstance(error, WorkerFailed) and not isinstance(error, WorkerEnded)):
         return lines[0][:160]

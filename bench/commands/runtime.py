@@ -34,7 +34,7 @@ def measure_runtime(
     seed: int = 0,
     progress: Progress = lambda _: None,
 ) -> Record:
-    """The minimum is over `rounds` rounds, after one that is thrown away."""
+    """Time every contender on every work: the minimum over `rounds` rounds, after one that is not counted."""
     torch.set_num_threads(THREADS)
     for name in works:
         if name not in WORKS:
@@ -88,7 +88,7 @@ def _ratios(case: Case, found: dict[str, list[float]]) -> Table:
 
 
 def _shares(best: dict[str, float]) -> list[tuple[str, float]]:
-    """Of one pass with hooks. What is left over: hooks in Python, activations kept, page faults, noise."""
+    """The shares of one pass with hooks; the rest is Python hooks, kept activations, page faults and noise."""
     parts = {
         "forward": best["forward"],
         "backward, to inputs only": best["floor"] - best["forward"],

@@ -25,7 +25,7 @@ class Bar:
             raise ValueError(f"sense must be '<=' or '>=', got {self.sense!r}")
 
     def judge(self, figures: Mapping[str, float]) -> Verdict:
-        """Not measured if a figure is missing, never a guess."""
+        """The bar with the measured ratio; with None where a figure is missing."""
         if self.top not in figures or self.bottom not in figures:
             return Verdict(self.says, self.sense, self.bound, None)
         return Verdict(self.says, self.sense, self.bound, figures[self.top] / figures[self.bottom])
@@ -51,7 +51,7 @@ class Verdict:
         return {True: "met", False: "not met", None: "not measured"}[self.met]
 
     def row(self, judged: bool = True) -> list[str]:
-        """Cells of a table; the verdict is withheld where the sizes were too small to judge by."""
+        """Cells of a table; judged=False leaves out whether the bar is met, as in quick runs at tiny sizes."""
         measured = "-" if self.value is None else _figure(self.value, 3)
         return [self.says, measured, f"{self.sense} {_figure(self.bound, 2)}", self.word if judged else "not judged"]
 

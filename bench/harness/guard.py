@@ -16,7 +16,7 @@ from sdi.inputs.script import where_in_script
 
 
 class Guarded(TyperGroup):
-    """Around every command, from its imports to its last line: what a user can mend does not end in a traceback."""
+    """Turns errors of any sdi-bench command, its imports included, into one line and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Contenders take turns: round by round, each once. Drift of the machine then touches all of them alike."""
+"""Interleaved timing: in every round each contender runs once, so that drift of the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Progress = Callable[[str], None]
 def interleave(
     turns: Mapping[str, Callable[[], float]], rounds: int, progress: Progress = lambda _: None, warm: bool = False
 ) -> dict[str, list[float]]:
-    """What each turn measured in each round, after one warm-up round that is thrown away, unless all are warm.
+    """What each contender measured in each round, after one uncounted warm-up round, unless `warm`.
 
     >>> interleave({"a": lambda: 1.0, "b": lambda: 2.0}, rounds=3)
     {'a': [1.0, 1.0, 1.0], 'b': [2.0, 2.0, 2.0]}

@@ -21,7 +21,7 @@ class Ledger:
         self._answers: dict[str, Any] = {}
 
     def open(self, work: dict[str, Any]) -> None:
-        """Read what is there; refuse answers to other questions."""
+        """Read the answers of a stopped run; refused if they are of other work."""
         self._work = json.dumps(work, sort_keys=True)
         if self.path is None or not self.path.exists():
             return
@@ -31,7 +31,7 @@ class Ledger:
         self._answers = content["answers"]
 
     def once(self, key: str, measure: Callable[[], Any], progress: Progress = lambda _: None) -> Any:
-        """The answer to a question, measured unless it was before; anything that JSON can hold."""
+        """The answer kept under a key; measured and kept if there is none yet. It must be a JSON value."""
         if self._work is None:
             raise RuntimeError("a Ledger must be opened before it is asked")
         if key in self._answers:
@@ -50,6 +50,6 @@ class Ledger:
         return "the same command with the same --json goes on where it was"
 
     def close(self) -> None:
-        """The command has ended and its record is saved."""
+        """Delete the file, once the command's record is saved."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)

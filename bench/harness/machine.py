@@ -1,4 +1,4 @@
-"""The machine that the figures are from."""
+"""A description of the machine (CPU, cores, memory, versions) for records."""
 
 from __future__ import annotations
 

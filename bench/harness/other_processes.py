@@ -1,4 +1,4 @@
-"""What other processes took of the machine while something was measured.
+"""CPU time that other processes took while something was measured.
 
 A parallel region of two threads on two cores waits for the slower one: a neighbour that takes a tenth of a core can
 make small kernels ten times slower. Such a run must be seen to be what it is.
@@ -40,13 +40,13 @@ class Bystanders:
 
 
 def _own() -> float:
-    """Of this process and of its children that have ended."""
+    """CPU seconds of this process and of its ended children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def _busy() -> float | None:
-    """Of all processes: user, nice, system and the interrupts."""
+    """CPU seconds of all processes: user, nice, system and interrupts."""
     try:
         with open("/proc/stat") as lines:
             ticks = [int(x) for x in next(lines).split()[1:]]

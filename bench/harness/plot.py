@@ -21,7 +21,7 @@ SHORTEST = 8  # letters of a title's line
 
 
 def require_matplotlib() -> Any:
-    """Its Figure; said before anything is measured, not after."""
+    """matplotlib's Figure class; an error if it is not installed, so that this is known before anything is measured."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

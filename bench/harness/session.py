@@ -29,7 +29,7 @@ def run(
     quick: bool,
     ledger: Ledger | None = None,
 ) -> None:
-    """A command with a ledger can be stopped and go on."""
+    """Measure a record, save it as `json`, draw it as `plot`, and print it. ledger: lets a stopped command go on."""
     check_files(json, plot)
     began = perf_counter()
 
@@ -65,7 +65,7 @@ def run(
 
 
 def check_files(json: Path | None, plot: Path | None) -> None:
-    """Before anything is measured."""
+    """Refuse output files that cannot be written, before anything is measured."""
     for name, file in (("--json", json), ("--plot", plot)):
         if file is not None and file.is_dir():
             raise ValueError(f"{name} must be a file, got the folder {file}")
@@ -80,7 +80,7 @@ def check_files(json: Path | None, plot: Path | None) -> None:
 
 
 def check_folder(name: str, folder: Path | None) -> None:
-    """One that is there, or can be made."""
+    """Refuse a folder that is a file. name: the option, for the message."""
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{name} must be a folder, got the file {folder}")
 

@@ -38,7 +38,7 @@ class Case:
         return model
 
     def batch(self, which: int = 1) -> Batch:
-        """Random tokens and targets; another `which`, another batch."""
+        """Random tokens and targets: the batch number `which`."""
         random = torch.Generator().manual_seed(1000 * self.seed + which)
         shape = (self.examples, self.tokens)
         return {
@@ -47,7 +47,7 @@ class Case:
         }
 
     def sketch(self, which: int = 0, m: int | Mapping[str, int] | None = None) -> SketchMap:
-        """One width for all parameters, or one for each; another `which`, another sketch."""
+        """The sketch number `which`. m: one width for all parameters, or one for each; by default the case's."""
         shapes = self.config.shapes()
         body = {name: shapes[name] for name in self.config.loop().select(shapes)}
         return SketchMap.draw(body, self.m if m is None else m, 1000 * self.seed + which)

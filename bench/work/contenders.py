@@ -1,4 +1,4 @@
-"""What is timed in this process, each as one function of a batch.
+"""The contenders that are timed in this process, each a function of a batch.
 
     forward    inference: the forward pass alone, without a graph
     plain      forward and backward, all parameter gradients, `.grad` starting from None
@@ -89,7 +89,7 @@ def _forward_and_input_gradients(model: Any, loss: Callable[[Any, Batch], Tensor
 
 
 def seconds(run: Run, model: Any, batch: Batch) -> float:
-    """Time of one run. Gradients are dropped before and after, outside the clock: nobody pays for another's."""
+    """The seconds of one run. Gradients are dropped before and after it, outside the clock."""
     model.zero_grad(set_to_none=True)
     start = perf_counter()
     run(batch)

@@ -1,4 +1,4 @@
-"""What the fidelity command compares."""
+"""Work: the settings of the fidelity command."""
 
 from __future__ import annotations
 

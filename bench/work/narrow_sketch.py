@@ -18,7 +18,7 @@ from sdi.store.features import Features
 
 
 def fold(features: Features, wide: SketchMap, narrow: SketchMap) -> Features:
-    """What `featurize` gives with the narrow sketch, to rounding."""
+    """The features of the narrow sketch, from those of the wide one: equal to `featurize` with it, to rounding."""
     if features.sketch != wide.label:
         raise SketchMismatch(f"features were made with sketch {features.sketch}, not with {wide.label}")
     values, outside = [], []

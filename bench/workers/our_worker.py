@@ -31,7 +31,7 @@ class Worker:
         return {"seconds": seconds(self.run_one, self.model, batch)}
 
     def settle(self) -> dict[str, Any]:
-        """So that what is free is not counted as the model's."""
+        """Return free memory to the system, so that it is not counted as the model's."""
         give_back()
         return {}
 

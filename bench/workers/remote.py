@@ -17,7 +17,7 @@ class WorkerFailed(RuntimeError):
 
 
 class WorkerEnded(WorkerFailed):
-    """It gave no answer: why, only its last words say."""
+    """The worker ended without an answer; the message holds the end of its stderr."""
 
 
 class Remote:
@@ -55,7 +55,7 @@ class Remote:
         return answer
 
     def _failure(self, do: str, error: str) -> str:
-        """With what the worker has written to stderr."""
+        """The error, with what the worker has written to stderr."""
         self._errors.seek(0)
         return f"{do!r} failed in the worker: {error}\n{self._errors.read()[-2000:]}".rstrip()
 

@@ -33,7 +33,7 @@ Tell = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Analysis:
-    """Of one model."""
+    """The analysis of one model, as `analyse` returns it and analysis.json holds it."""
 
     settings: Settings
     checkpoints: list[dict[str, Any]]  # name, eta, accuracy at the test length
@@ -60,7 +60,11 @@ class Analysis:
 def analyse(
     settings: Settings, checkpoints: Sequence[Path], store: Path, tell: Tell = lambda progress: None
 ) -> tuple[Analysis, Result]:
-    """Everything but the influence on the test set, which takes longer and says less."""
+    """Analyse one trained model: accuracy, probes, proxy and automata; not the influence on the test set.
+
+    settings: those it was trained with. checkpoints: its files. store: a folder for features.
+    tell: called with a line of text at every stage.
+    """
     points = find_checkpoints(checkpoints)
     tests = held_out(settings, settings.test, settings.tests)
     models = [model_of(settings, point.weights()) for point in points]
@@ -94,7 +98,7 @@ def analyse(
 
 
 def unseen(settings: Settings, n: int) -> list[str]:
-    """Test strings of n bits; where training has them all, its own."""
+    """Test strings of n bits that training never saw; training's own, if it has all strings of n bits."""
     return held_out(settings, n, settings.tests) or training_strings(settings, n)
 
 

@@ -22,8 +22,9 @@ Loader = list[dict[str, Any]]
 
 
 def make_batch(strings: Sequence[str], labels: np.ndarray | None = None, extra: int = EXTRA) -> dict[str, Any]:
-    """A batch of bit strings, named by themselves. Each loops `extra` steps beyond its read-out.
+    """A batch of bit strings, each with itself as its id. Each loops `extra` steps beyond its read-out.
 
+    strings: of bits, such as "0110".
     labels: what the model should say of each string; by default its parity.
     """
     length = max(map(len, strings)) + 2
@@ -40,7 +41,10 @@ def make_batch(strings: Sequence[str], labels: np.ndarray | None = None, extra: 
 
 
 def make_loader(strings: Sequence[str], labels: np.ndarray | None = None, batch: int = 32) -> Loader:
-    """Batches of strings of similar length, each read out after as many steps as it has bits."""
+    """Batches of strings of similar length, each read out after as many steps as it has bits.
+
+    strings: of bits. labels: what the model should say of each; by default its parity. batch: examples per batch.
+    """
     labels = parity_of(strings) if labels is None else labels
     order = sorted(range(len(strings)), key=lambda i: len(strings[i]))
     parts = [order[k : k + batch] for k in range(0, len(order), batch)]
@@ -48,5 +52,5 @@ def make_loader(strings: Sequence[str], labels: np.ndarray | None = None, batch:
 
 
 def loss(model: Any, batch: Any) -> Any:
-    """Cross-entropy at "=", one value per example."""
+    """Cross-entropy of the parity at "=", one value per example. model: gives logits for a batch of `make_batch`."""
     return room("fast").token_cross_entropy(model, batch)

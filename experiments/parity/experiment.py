@@ -9,20 +9,17 @@ FOLDER/README.md summary.json figure.png controls.png training.png
 
 from __future__ import annotations
 
-import json
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save
-
 from sdi.backends import room
 from sdi.files import write_whole
 from sdi.run.one_thread import one_thread
 
+from ..base import check_seeds, kept, make_folder, telling, write_json, write_untrained
 from .analysis import analyse, influence_on_tests
 from .figure import draw
 from .report import report
@@ -37,13 +34,13 @@ Say = Callable[[str], None]
 def run_experiment(
     folder: Path, settings: Settings, seeds: Sequence[int], say: Say = lambda words: None, command: str = ""
 ) -> dict[str, Any]:
-    """The whole experiment. Returns what summary.json holds."""
-    if not seeds or len(set(seeds)) != len(seeds) or min(seeds) < 0:
-        raise ValueError(f"seeds must be different numbers from 0, at least one, got {list(seeds)}")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"folder must be a folder, or one that can be made, got {folder}: a file is there") from None
+    """Train all seeds, analyse them, run the controls and write the report. Returns what summary.json holds.
+
+    folder: where everything is kept; a stopped run goes on from it. settings, seeds: of the models to train.
+    say: called with lines of progress. command: the command line, for the report.
+    """
+    check_seeds(seeds)
+    make_folder(folder)
     with one_thread():
         runs = {seed: _trained(folder / f"seed-{seed}", replace(settings, seed=seed), say) for seed in seeds}
         main = max(seeds, key=lambda seed: runs[seed]["accuracy"][str(settings.test)])
@@ -65,14 +62,14 @@ def run_experiment(
         "controls": controls,
         "tests": tests,
     }
-    write_whole(folder / "summary.json", (json.dumps(summary) + "\n").encode())
+    write_json(folder / "summary.json", summary)
     draw(summary, folder)
     write_whole(folder / "README.md", report(summary).encode())
     return summary
 
 
 def _trained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
-    """Train (or go on) and analyse (or read what was)."""
+    """Train a model and analyse it; what the folder holds already is continued or read, not done again."""
 
     def tell(trainer: Trainer) -> None:
         say(f"{folder.name}: {progress_line(trainer.at, settings.test)}")
@@ -97,47 +94,34 @@ def progress_line(at: Progress, test: int) -> str:
 
 
 def _untrained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
-    place = folder / "checkpoints"
-    place.mkdir(parents=True, exist_ok=True)
     model = room("fast").LoopedTransformer.init(settings.model_config(), seed=settings.seed, scale=settings.scale)
-    content = save({n: p.detach() for n, p in model.named_parameters()}, metadata={"eta": repr(settings.rate)})
-    write_whole(place / "step-000000.safetensors", content)
+    write_untrained(folder, model, settings.rate)
     return _analysed(folder, settings, say)
 
 
 def _analysed(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
-    path = folder / "analysis.json"
     checkpoints = sorted((folder / "checkpoints").glob("*.safetensors"))
-    if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text())
-        same = [point["name"] for point in found["checkpoints"]] == [p.stem for p in checkpoints]
-        if same and found["settings"] == settings.to_dict():
-            return found
-    began = time.monotonic()
-    made, result = analyse(
-        settings, checkpoints, folder / "store", _telling(say, f"{folder.name}: influence on probes")
-    )
-    result.save(folder / "probes.safetensors")
-    content = {**made.to_dict(), "seconds": time.monotonic() - began}
-    write_whole(path, (json.dumps(content) + "\n").encode())
-    return json.loads(path.read_text())
+
+    def make() -> dict[str, Any]:
+        tell = telling(say, f"{folder.name}: influence on probes")
+        made, result = analyse(settings, checkpoints, folder / "store", tell)
+        result.save(folder / "probes.safetensors")
+        return made.to_dict()
+
+    return kept(folder / "analysis.json", _of(settings, checkpoints), make)
 
 
 def _tests(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
-    path, place = folder / "tests.json", folder / f"seed-{settings.seed}"
+    place = folder / f"seed-{settings.seed}"
     checkpoints = sorted((place / "checkpoints").glob("*.safetensors"))
-    mine = {**settings.to_dict(), "checkpoints": [point.stem for point in checkpoints]}
-    if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text())
-        if found["settings"] == mine:
-            return found
-    began = time.monotonic()
-    tell = _telling(say, f"{place.name}: influence on tests")
-    content = {"settings": mine, **influence_on_tests(settings, checkpoints, place / "store-of-tests", tell)}
-    content["seconds"] = time.monotonic() - began
-    write_whole(path, (json.dumps(content) + "\n").encode())
-    return json.loads(path.read_text())
+
+    def make() -> dict[str, Any]:
+        tell = telling(say, f"{place.name}: influence on tests")
+        return influence_on_tests(settings, checkpoints, place / "store-of-tests", tell)
+
+    return kept(folder / "tests.json", _of(settings, checkpoints), make)
 
 
-def _telling(say: Say, what: str) -> Callable[[Any], None]:
-    return lambda p: say(f"{what}: checkpoint {p.checkpoint} of {p.checkpoints}, {p.side} {p.done}")
+def _of(settings: Settings, checkpoints: Sequence[Path]) -> dict[str, Any]:
+    """What an analysis is made of."""
+    return {**settings.to_dict(), "checkpoints": [point.stem for point in checkpoints]}

@@ -33,7 +33,7 @@ def _figure(*args: Any, **kwargs: Any) -> Any:
 
 
 def best_curve(readout: dict[str, Any]) -> str:
-    """The able checkpoints' sum where there are any, or else that of all."""
+    """The curve summed over checkpoints that solve the task; if there are none, that over all."""
     return "able" if "able" in readout["sdi"] else "all"
 
 

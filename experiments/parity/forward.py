@@ -15,7 +15,7 @@ Array = np.ndarray
 
 
 class Unrolled(NamedTuple):
-    """Of strings of one length."""
+    """States and logits at "=" after every loop step, of strings of one length."""
 
     h: Float[Array, "n t d"]  # the state at "=" after each step
     logits: Float[Array, "n t classes"]
@@ -27,7 +27,7 @@ class Unrolled(NamedTuple):
 
 
 def unroll(model: Any, strings: Sequence[str], steps: int, batch: int = 128) -> Unrolled:
-    """All of `steps` loop steps, whatever the length."""
+    """States and logits of strings of one length after each of `steps` loop steps, in batches of `batch`."""
     parts: list[tuple[Array, Array]] = []
     for i in range(0, len(strings), batch):
         some = strings[i : i + batch]

@@ -55,7 +55,7 @@ class ProbeReadout:
 
 
 def plain(value: Any) -> Any:
-    """As JSON takes it, with six digits."""
+    """A value as JSON: arrays as lists, numbers with six digits."""
     if isinstance(value, Period):
         return {**asdict(value), "found": value.found}
     if isinstance(value, dict):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from ..base import share, table
 from .periods import ALPHA
 from .strings import MIXED, PROBES
 from .training import CHECKED
@@ -53,7 +53,7 @@ def _beside_the_paper(summary: dict[str, Any], main: dict[str, Any]) -> str:
     zero = all(run["zero after the read-out"] for run in summary["seeds"].values())
     test = proxy["test"]
     rows = [
-        (f"right at {n} bits", "100%", _share(main["accuracy"][str(n)])),
+        (f"right at {n} bits", "100%", share(main["accuracy"][str(n)])),
         (f"period of SDI, {able} checkpoints that can do {n} bits", "4", _period(r["sdi_period"].get("able"))),
         ("period of SDI, all checkpoints", "4", _period(r["sdi_period"]["all"])),
         ("period of SDI, last checkpoint", "", _period(r["sdi_period"]["last"])),
@@ -62,15 +62,15 @@ def _beside_the_paper(summary: dict[str, Any], main: dict[str, Any]) -> str:
         (f"margin jumps after SDI peaks ({which})", "1 step", f"{lag} steps (correlation {correlation:.2f})"),
         ("mean cos(h[t], h[t+4])", "about 0.95", _cosine(r)),
         ("transitions", "one 4-cycle, one self-loop", _cycle(r)),
-        ("proxy, alternating, up to the training length", "100%", _share(proxy["in distribution"]["accuracy"])),
-        ("proxy, alternating, longer", "100%", _share(proxy["out of distribution"]["accuracy"])),
-        ("proxy, alternating, strings not calibrated on", "", _share(proxy["truly held out"]["accuracy"])),
-        (f"proxy, real test set of {n} bits", "about 93%", _share(test["accuracy"])),
+        ("proxy, alternating, up to the training length", "100%", share(proxy["in distribution"]["accuracy"])),
+        ("proxy, alternating, longer", "100%", share(proxy["out of distribution"]["accuracy"])),
+        ("proxy, alternating, strings not calibrated on", "", share(proxy["truly held out"]["accuracy"])),
+        (f"proxy, real test set of {n} bits", "about 93%", share(test["accuracy"])),
         (
             "proxy, test states within the 95th percentile", "",
-            f"{_share(test['selective'])} of the {_share(test['coverage'])} there",
+            f"{share(test['selective'])} of the {share(test['coverage'])} there",
         ),
-        ("proxy agrees with the model on the test set", "", _share(proxy["agrees with the model"])),
+        ("proxy agrees with the model on the test set", "", share(proxy["agrees with the model"])),
         ("SDI after the read-out", "zero", "exactly zero" if zero else "NOT zero"),
         ("audit", "", "passed on every checkpoint, both sides (a run stops otherwise)"),
     ]  # fmt: skip
@@ -86,9 +86,9 @@ def _seeds(summary: dict[str, Any]) -> str:
         r, proxy = run["probes"]["01"], run["proxy"]
         rows.append(
             (
-                seed, str(run["training"]["steps"]), *(_share(run["accuracy"][n]) for n in lengths), _share(raw),
+                seed, str(run["training"]["steps"]), *(share(run["accuracy"][n]) for n in lengths), share(raw),
                 _period(r["sdi_period"].get("able")), _period(r["sdi_period"]["all"]), _cosine(r),
-                _share(proxy["test"]["accuracy"]),
+                share(proxy["test"]["accuracy"]),
             )
         )  # fmt: skip
     heads = (
@@ -133,12 +133,12 @@ def _automata(summary: dict[str, Any]) -> str:
     rows = []
     for name in names[1:]:
         values = [run["rotation"][name] for run in seeds.values()]
-        shown = [_share(v) if name.startswith("says") else "none" if v is None else f"{v:.3f}" for v in values]
+        shown = [share(v) if name.startswith("says") else "none" if v is None else f"{v:.3f}" for v in values]
         rows.append((name, *shown))
     machines = [
         (
             f"a machine of {a['states']} k-means states that reads the bits, without the model: right",
-            *(_share(run["automata"][k]["accuracy"]) for run in seeds.values()),
+            *(share(run["automata"][k]["accuracy"]) for run in seeds.values()),
         )
         for k, a in enumerate(next(iter(seeds.values()))["automata"])
     ]
@@ -164,23 +164,6 @@ def _tests(summary: dict[str, Any]) -> str:
         f"{'exactly zero' if t['zero after the read-out'] else 'NOT zero'}.\n\n"
         + table(("training strings", "mean influence on a test string", "median self-influence"), rows)
     )
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown.
-
-    >>> print(table(("a", "b"), [("1", "2")]), end="")
-    | a | b |
-    |---|---|
-    | 1 | 2 |
-    """
-    lines = [heads, *rows]
-    drawn = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([drawn[0], "|" + "---|" * len(heads), *drawn[1:]]) + "\n"
-
-
-def _share(x: float | None) -> str:
-    return "none" if x is None else f"{100 * x:.4g}%"
 
 
 def _period(p: dict[str, Any] | None) -> str:

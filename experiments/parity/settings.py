@@ -19,7 +19,7 @@ ANALYSIS = ("config", "m", "per_tercile", "at_longest", "tests", "calibration", 
 
 @dataclass(frozen=True)
 class Settings:
-    """The model, its training, and the sizes of what is analysed. The defaults are the small configuration."""
+    """All settings of a parity run: model, training, analysis. The defaults are the configuration "small"."""
 
     config: str = "small"
     seed: int = 0
@@ -58,7 +58,7 @@ class Settings:
         return asdict(self)
 
     def training(self) -> dict[str, Any]:
-        """What the weights depend on: a folder with others is refused."""
+        """The settings that the weights depend on; a folder that was begun with others is refused."""
         return {name: value for name, value in asdict(self).items() if name not in ANALYSIS}
 
 

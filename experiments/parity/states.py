@@ -42,7 +42,7 @@ def nearest(h: Float[Array, "n d"], centres: Float[Array, "k d"]) -> tuple[Int[A
 
 
 def kmeans(h: Float[Array, "n d"], k: int, seed: int = 0, restarts: int = 20, most: int = 100) -> Float[Array, "k d"]:
-    """Centres, the best of several starts (k-means++ then Lloyd), in the order in which the points visit them."""
+    """k-means centres: the best of several restarts (k-means++, then Lloyd), in the order the points visit them."""
     h = np.asarray(h, dtype=np.float64)
     if not 1 <= k <= len(np.unique(h, axis=0)):
         raise ValueError(f"k must be from 1 to the number of different points, got k={k} for {len(h)} points")

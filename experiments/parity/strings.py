@@ -16,7 +16,7 @@ PROBES: dict[str, int | None] = {"01": 4, "10": 4, "0": 1, "1": 2, "001": 6, MIX
 
 
 def training_strings(settings: Settings, n: int) -> list[str]:
-    """The strings of n bits that training draws from, without repeats."""
+    """The strings of n bits that training draws from, without repeats: all of them, or settings.pool random ones."""
     if 2**n <= settings.pool:
         return [f"{code:0{n}b}" for code in range(2**n)]
     return random_strings(np.random.default_rng([settings.seed, TRAIN, n]), n, settings.pool)
@@ -71,14 +71,15 @@ def true_period(pattern: str, n: int) -> int | None:
 
 
 def held_out(settings: Settings, n: int, count: int) -> list[str]:
-    """Random strings of n bits that training never saw, fixed by the seed."""
+    """`count` random strings of n bits that training never saw, fixed by the seed of the settings."""
     known = set(training_strings(settings, n)) if n <= settings.longest else set()
     found = random_strings(np.random.default_rng([settings.seed, TEST, n]), n, min(2**n, count + len(known)))
     return [s for s in found if s not in known][:count]
 
 
 def training_sample(settings: Settings) -> list[str]:
-    """`per_tercile` strings from each third of the training lengths and `at_longest` of the longest, all different."""
+    """The training strings whose influence is computed: settings.per_tercile from each third of the training lengths,
+    and settings.at_longest of the longest, all different."""
     rng = np.random.default_rng([settings.seed, SAMPLE])
     pools = {n: training_strings(settings, n) for n in range(SHORTEST, settings.longest + 1)}
     chosen: dict[str, None] = {}

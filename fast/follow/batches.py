@@ -1,4 +1,4 @@
-"""What the engine asks of a batch beyond `sdi.inputs.batches`: of any kind, and it may say how many steps it takes."""
+"""The number of examples in a batch of any type, and the number of loop steps of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sdi.inputs import batches
 
 
 def count_examples(batch: Any) -> int:
-    """Rows of the first array in the batch; 1 for a batch of a kind that only the loss understands."""
+    """The length of the first array in the batch; 1 for a type without arrays, which only the loss understands."""
     try:
         return batches.count_examples(batch)
     except ValueError:
@@ -21,7 +21,7 @@ def count_examples(batch: Any) -> int:
 
 
 def batch_tau(batch: Any, steps_seen: int, n: int) -> Int[np.ndarray, "n"]:
-    """Steps of each example: the batch's own "tau" where it has one, all the steps seen otherwise."""
+    """The steps of each of n examples: the batch's "tau" if it has one, else all steps that were seen."""
     tau = batch.get("tau") if isinstance(batch, Mapping) else None
     if tau is None:
         return np.full(n, max(steps_seen, 1), dtype=np.int64)

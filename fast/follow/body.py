@@ -16,7 +16,7 @@ from sdi.loop import Loop, check_loop
 
 @dataclass(frozen=True)
 class Body:
-    """What a Loop means for one model. A parameter shared by several modules is one parameter."""
+    """A Loop resolved for one model: body parameters by name and their modules. A shared parameter counts once."""
 
     parameters: dict[str, nn.Parameter]
     step: nn.Module
@@ -33,7 +33,7 @@ class Body:
 
 
 def find_body(model: nn.Module, loop: Loop) -> Body:
-    """Resolve names and modules against the model; everything named must be there."""
+    """The Body of a model: the names and modules of a Loop looked up; CoverageError for what the model lacks."""
     check_loop(loop)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {model!r}")

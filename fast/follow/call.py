@@ -14,12 +14,12 @@ from .graph_leaves import carries_gradient
 
 
 def same_output(dtype: torch.dtype) -> float:
-    """How far two runs of one call may be apart, as a share of the output's norm."""
+    """The tolerance for two runs of one call: their difference as a share of the output's norm."""
     return min(1000 * torch.finfo(dtype).eps, 0.05)
 
 
 class Call:
-    """Made before the module runs: its inputs, held without their graph, and what else the call depends on."""
+    """A call, made before the module runs: its inputs, detached, with the random state and autocast of that moment."""
 
     def __init__(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         self.module = module
@@ -30,7 +30,7 @@ class Call:
         self.gave: list[Tensor] = []  # the sizes of its outputs
 
     def inputs(self, leaves: list[Any]) -> tuple[Any, Any]:
-        """These leaves in the places of its own: args, kwargs."""
+        """(args, kwargs) of the call, with `leaves` in place of its own tensors."""
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
 
@@ -38,7 +38,7 @@ class Call:
         self.gave = [_size(y) for y in outputs if carries_gradient(y)]
 
     def gives_again(self, outputs: Iterable[Any]) -> bool:
-        """Whether these outputs of the same call, run again, are as large as its own: else it keeps state."""
+        """Whether the outputs of a second run have the norms of the first; if not, the module keeps state."""
         again = [y for y in outputs if carries_gradient(y)]
         return len(again) == len(self.gave) and all(
             bool((_size(y) - size).abs() <= same_output(y.dtype) * size)

@@ -18,12 +18,12 @@ def carries_gradient(y: Any) -> bool:
 
 
 def begin_graph(y: Tensor) -> Tensor:
-    """The same numbers, requiring a gradient: where nothing upstream requires one, the graph begins here."""
+    """y, requiring a gradient, so that autograd's graph begins here if nothing before requires one."""
     return y.detach().requires_grad_().clone()  # a clone may be changed in place by what follows; a leaf may not
 
 
 def under(y: Tensor) -> Tensor:
-    """The tensor that y is another shape of, or y. A hook on a view is lost when the view is changed in place.
+    """The tensor that y is a reshaped view of, or y itself. A hook on a view is lost when the view is changed in place.
 
     With a bias and three axes, nn.Linear returns a view.
     """
@@ -55,7 +55,7 @@ def graph_leaves(outputs: Iterable[Tensor]) -> list[Tensor]:
 
 
 def refuse_transforms() -> None:
-    """Under vmap, there is no graph of the whole batch."""
+    """Raise under vmap and other function transforms, where there is no graph of the whole batch."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise CoverageError(
             "the loop was called under torch.vmap or torch.func.grad, where calls cannot be followed; let "

@@ -6,6 +6,7 @@ training step.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from typing import Any
@@ -27,6 +28,7 @@ from .owners import NeedsWeighing, loss_weights
 from .plan import NeedsEnclosing, Plan
 from .recompute import recomputing
 from .tracer import NO_ROWS, Tracer
+from .value_proof import ValueProof
 
 Loss = Callable[[Any, Any], Tensor]
 NEVER_CALLED = "its module was never called"
@@ -50,8 +52,11 @@ def run_pass(
     ids: Sequence[str] = (),
     reached: Set[str] = frozenset(),
     weigh: bool = False,
+    prove: bool = False,
 ) -> tuple[Tracer, Plan]:
     """Run the loss forward and back. The plan may change on the way: it comes back, to be kept for the next batch.
+
+    prove: find out whether each loss depends on its own example alone (`tracer.apart`).
 
     Every body parameter must be reached, unless this is only a part of a batch, or it was `reached` by another batch: a
     loop of sampled depth, or experts, may leave some out. Errors name examples by `ids`.
@@ -71,7 +76,7 @@ def run_pass(
             own = no_checkpoints() if memory.recompute else nullcontext()  # a unit's second run would be a third
             try:
                 with tracer.attached(), own, units:
-                    _forward_and_back(model, loss, batch, tracer, part, idle, ids, weigh)
+                    _forward_and_back(model, loss, batch, tracer, part, idle, ids, weigh, prove)
             except NeedsWeighing:  # under recompute, some rows are first seen in the backward pass
                 weigh = True
                 continue
@@ -101,10 +106,15 @@ def _forward_and_back(
     idle: set[str],
     ids: Sequence[str],
     weigh: bool,
+    prove: bool,
 ) -> None:
-    with torch.enable_grad(), tracer.meter.watching():
+    proof = ValueProof(batch, count_examples(batch), tracer.body.parameters) if prove else None
+    with torch.enable_grad(), tracer.meter.watching(), proof.watching() if proof else nullcontext():
         losses = loss(model, batch)
     n = _examples(losses)
+    tracer.losses = losses.detach()
+    tracer.uses = proof.uses if proof else Counter()
+    tracer.apart = n == 1 or (proof is not None and proof.n == n and proof.keeps_apart(losses))
     if tracer.steps_seen == 0 and not part:
         raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")
     for name in tracer.body.parameters:

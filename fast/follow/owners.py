@@ -19,17 +19,17 @@ OCTAVES = 32  # powers of two, which scale gradients exactly, before numbers bet
 
 
 class MixedRows(Exception):
-    """A call's rows are not each of one example."""
+    """Some row of a call depends on more than one example."""
 
 
 class NeedsWeighing(Exception):
-    """Whose rows a call holds is neither proven nor found out: the pass has to begin again, with weights."""
+    """It is not known which example each row of a call belongs to: a pass with weighted losses has to come first."""
 
 
 class Owners:
-    """Whose rows the calls of one pass hold, by values.
+    """The example of each row of each call in one pass, found by comparing with a pass of weighted losses.
 
-    weighing: the pass that is going on only serves to find out. weighed: one has, so that rows can be told apart.
+    weighing: this is the pass of weighted losses. weighed: it has been run, so that rows can be told apart.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Owners:
         self._weighted: dict[Any, Tensor] = {}  # of each call, the sizes of its rows
 
     def of(self, call: Any, rows: Float[Tensor, "R ..."]) -> Int[Tensor, "R"] | None:
-        """Of the rows of a gradient; None while that is being found out."""
+        """The example of each row of a gradient; None in the pass of weighted losses, which only records sizes."""
         sizes = row_sizes(rows)
         if self.weighing:
             self._weighted[call] = sizes
             return None
-        if not torch.isfinite(sizes).all():  # an error soon; any example will do
+        if not torch.isfinite(sizes).all():  # NonFiniteError follows; until then any example will do
             return torch.arange(len(sizes), device=sizes.device) * self.n // len(sizes)
         if not self.weighed:
             raise NeedsWeighing
@@ -56,7 +56,7 @@ class Owners:
 
 
 def regular_owners(rows: int, n: int) -> Int[Tensor, "R"]:
-    """Equally many rows of each example together, those of the first example first.
+    """The example of each row, if each of n examples has equally many rows in a block, in order.
 
     >>> regular_owners(6, 3)
     tensor([0, 0, 1, 1, 2, 2])
@@ -65,7 +65,7 @@ def regular_owners(rows: int, n: int) -> Int[Tensor, "R"]:
 
 
 def loss_weights(n: int) -> Float[Tensor, "n"]:
-    """One for each example, no two alike.
+    """A weight for each example's loss, no two equal: powers of two first, then numbers between them.
 
     >>> loss_weights(3)
     tensor([0.5000, 1.0000, 2.0000], dtype=torch.float64)
@@ -76,7 +76,7 @@ def loss_weights(n: int) -> Float[Tensor, "n"]:
 
 
 def rows_by_block(rows: int, columns: int, block: int, n: int) -> Int[Tensor, "R"]:
-    """Whose rows are those of a tensor with a block (`row_rules`) of whole rows.
+    """The example of each row of a tensor whose block (`row_rules`) is a number of whole rows.
 
     >>> rows_by_block(6, 4, 4, 3), rows_by_block(6, 4, 8, 3)
     (tensor([0, 1, 2, 0, 1, 2]), tensor([0, 0, 1, 1, 2, 2]))
@@ -85,12 +85,12 @@ def rows_by_block(rows: int, columns: int, block: int, n: int) -> Int[Tensor, "R
 
 
 def flat_rows(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """One row after another: all axes that stand before the columns become one; of images, the first is."""
+    """x with all axes before the columns (`lead`) flattened into one; images stay as they are, one per row."""
     return x if lead[1:] == (1,) else x.reshape(-1, *x.shape[len(lead) :])
 
 
 def rows_of(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """What may be of different examples: along the first axis, or, if that is one block of all rows, the second."""
+    """x with rows along its first axis: x itself, or x[0] if its first axis has size 1."""
     return x[0] if len(lead) > 1 and lead[0] == 1 else x
 
 

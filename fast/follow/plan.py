@@ -37,7 +37,7 @@ class Unit:
         return list(self.locals.values())
 
     def lead(self, y: Tensor, place: int = 0) -> tuple[int, ...]:
-        """The sizes of what stands before the columns of an output: examples and tokens, if all is well."""
+        """The shape of an output without its columns (one row's numbers): normally (examples, tokens)."""
         if self.native is None:
             axis = batch_axis(self.module, place)
             return (y.shape[axis], *y.shape[:axis], *y.shape[axis + 1 : -1]) if y.dim() > axis + 1 else ()
@@ -47,7 +47,7 @@ class Unit:
 
     @cached_property
     def _columns(self) -> int:
-        """Axes of a native output that are one row's; 0 for convolutions, which have examples first, or not at all."""
+        """How many last axes of a native output belong to one row; 0 for convolutions, where a row is an example."""
         if isinstance(self.module, (nn.Conv1d, nn.Conv2d)):
             return 0
         return len(getattr(self.module, "normalized_shape", " "))
@@ -57,14 +57,15 @@ class Unit:
 
 
 def batch_axis(module: nn.Module, place: int) -> int:
-    """Where the batch is in an output: second in the states of recurrent layers, first in attention's weights."""
+    """The batch axis of output number `place`: 1 in the states of recurrent layers, 0 in the weights of attention,
+    else as `batch_first` says."""
     if place > 0 and isinstance(module, (nn.RNNBase, nn.MultiheadAttention)):
         return int(isinstance(module, nn.RNNBase))
     return 0 if getattr(module, "batch_first", True) else 1
 
 
 def input_axis(module: nn.Module, place: int) -> int:
-    """The same of an input; a mask of attention may have it elsewhere, which replay finds out."""
+    """The batch axis of input number `place`, likewise. A mask of attention may have another, which replay notices."""
     return 0 if getattr(module, "batch_first", True) and not (place > 0 and isinstance(module, nn.RNNBase)) else 1
 
 
@@ -85,7 +86,10 @@ class Plan:
         return [unit for unit in self.units if parameter in unit.locals.values()]
 
     def enclose(self, model: nn.Module, body: Body, unit: Unit, parameters: list[str], why: str) -> Plan:
-        """The plan with these parameters of a unit moved to the modules around it, wherever it stands in the model."""
+        """The plan in which these parameters of a unit are served by replaying the modules that contain it.
+
+        why: for the error, if the module around it is the whole model.
+        """
         units = list(self.units)
         for name, module in model.named_modules():
             if not any(child is unit.module for child in module.children()):
@@ -102,7 +106,7 @@ class Plan:
 
 
 def settled(units: list[Unit], body: Body, why: str) -> Plan:
-    """No use of a parameter served twice: what a replayed module holds is left to its replay.
+    """A plan in which no use of a parameter is served twice: units inside a replayed module leave its parameters to it.
 
     A module whose call spans several steps cannot be replayed: it cannot say which step a gradient belongs to.
     """

@@ -70,7 +70,7 @@ class _Wrapped:
         self.module, self.original, self.tracer = module, original, tracer
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not torch.is_grad_enabled() or self.tracer.phase != "forward" or not self.tracer.counting:
+        if not torch.is_grad_enabled() or not self.tracer.counting:
             return self.original(*args, **kwargs)
         run = _Run(self, Call(self.module, args, kwargs))
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]

@@ -42,10 +42,11 @@ def replay(
     draws: bool,
     owners: Int[Tensor, "R"] | None = None,
 ) -> list[str]:
-    """Hand the per-example gradients of `parameters` (names within the module) to their sinks.
+    """Run a call again, hand the per-example gradients of `parameters` (by names within the module) to their sinks,
+    and return the names of those that the output depends on.
 
-    owners: whose the rows of the output are, where there is no batch axis that would say so. Returns the names of those
-    that the output depends on.
+    output: the number of the output. delta: the gradient there. slot: its loop step. n: examples.
+    draws: the module draws random numbers. owners: the example of each row of the output, if it has no batch axis.
     """
     axis = batch_axis(call.module, output)
     size = n if owners is None else len(owners)  # of the batch axis: several places for each example, perhaps
@@ -138,13 +139,13 @@ def _vectorised(
 
 
 def _inner(y: Tensor, delta: Tensor) -> Tensor:
-    """What has the gradient delta at y."""
+    """A number whose gradient at y is delta: the inner product of the two."""
     product = y * delta.conj()
     return product.real.sum() if product.is_complex() else product.sum()
 
 
 def _each(delta: Tensor, axis: int, n: int, owners: Int[Tensor, "R"] | None) -> Iterator[Tensor]:
-    """delta where it is an example's own, for one example after the other."""
+    """For each example in turn, delta with the other examples' entries set to zero."""
     if owners is None:
         shape = [n if k == axis else 1 for k in range(delta.dim())]
         owners = torch.arange(n, device=delta.device)

@@ -111,7 +111,8 @@ def native_route(module: Any) -> tuple[str, Native] | None:
 
 
 def per_example(x: Tensor, n: int, width: int = 1) -> Tensor:
-    """(n, T, *trailing): rows of one example together. All rows are the only example's."""
+    """x as (n, T, *trailing), the rows of each example together; NoBatchAxis if its first axis is not n. width: how
+    many trailing axes belong to one row."""
     lead, trailing = x.shape[: x.dim() - width], x.shape[x.dim() - width :]
     if n != 1 and (not lead or lead[0] != n):
         raise NoBatchAxis
@@ -119,5 +120,5 @@ def per_example(x: Tensor, n: int, width: int = 1) -> Tensor:
 
 
 def token_sum(x: Tensor) -> Tensor:
-    """Summed over tokens, in at least single precision."""
+    """The sum over tokens, axis 1, in at least single precision."""
     return x.sum(dim=1, dtype=torch.promote_types(x.dtype, torch.float32))

@@ -21,7 +21,7 @@ OPAQUE = "_RecomputeBackward"  # its insides come later: `resume`
 
 
 class RowProof:
-    """Blocks (`row_rules`) of the tensors of one backward pass, by the node and the output that they are."""
+    """The blocks (`row_rules`) of the tensors in autograd's graph of one pass, by node and output number."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -45,11 +45,11 @@ class RowProof:
         self._walk(self._pass_on(node, blocks))
 
     def block_of(self, node: Any, place: int) -> Block:
-        """Of an output of a node."""
+        """The block of output number `place` of a node; UNKNOWN if it was not found."""
         return self._found.get(node, {}).get(place, UNKNOWN)
 
     def block_of_leaf(self, x: Tensor) -> Block:
-        """Of a tensor where the graph begins."""
+        """The block of a leaf, a tensor where the graph begins."""
         return self.block_of(get_gradient_edge(x).node, 0)
 
     def reaches(self, node: Any) -> bool:

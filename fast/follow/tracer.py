@@ -2,7 +2,7 @@
 
 A forward hook keeps a call's input and puts a tensor hook on its output; the pair lives in a closure, so truncation,
 `no_grad` steps and odd call orders cannot mispair it. Steps are counted by forward calls only. Forward calls seen
-during the backward pass are somebody's activation checkpointing; they rebuild what was seen already and count for
+during a backward pass are somebody's activation checkpointing; they rebuild what was seen already and count for
 nothing.
 """
 
@@ -63,8 +63,11 @@ class Tracer:
         self.steps_seen = 0
         self.n = 0
         self.draws = False  # whether the pass drew random numbers
+        self.losses = torch.zeros(0)
+        self.apart = False  # whether it is proven that no loss depends on another example
         self.moved: int | None = None  # an example whose rows stand elsewhere than in order
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
+        self.uses: Counter[str] = Counter()  # per parameter, operations that had it as an argument
         self.delivered: Counter[str] = Counter()  # per parameter, gradients that arrived
         self.outside_calls: Counter[str] = Counter()
         self.early_calls: Counter[str] = Counter()  # before the first step
@@ -166,8 +169,17 @@ class Tracer:
             self.phase = before
 
     @property
+    def forward(self) -> bool:
+        """Whether calls are new ones: not a checkpoint's, which rebuilds what was seen in somebody's backward pass.
+
+        Such a pass may go on within the forward pass, where a module takes gradients.
+        """
+        nested = self._rebuilt is None and torch._C._current_graph_task_id() != -1
+        return self.phase == "forward" and not nested
+
+    @property
     def counting(self) -> bool:
-        return self.phase == "forward" and not self._busy and not self.n
+        return not self.n and not self._busy and self.forward
 
     def _on_model(self, module: nn.Module, args: Any) -> None:
         if self.counting:
@@ -205,7 +217,7 @@ class Tracer:
                 )
 
     def _on_begin(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        if self.phase == "forward" and not self._busy and torch.is_grad_enabled():
+        if self.forward and not self._busy and torch.is_grad_enabled():
             self._open.append(Call(module, args, kwargs))
 
     def _on_unit(self, unit: Unit, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
@@ -236,7 +248,7 @@ class Tracer:
         for k in found:
             # A clone: a gradient there comes from outside the module, even if the module itself uses this output.
             leaves[k] = leaves[k].clone() if leaves[k].requires_grad else begin_graph(leaves[k])
-        if self.phase == "forward":
+        if self.forward:
             call = self._open.pop()
             if call.changed():
                 raise NeedsEnclosing(unit, "it changes its input in place")
@@ -261,7 +273,7 @@ class Tracer:
 
         On the node and not on the tensor: hooks that the user puts on the tensor later have run by then.
         """
-        if self.phase != "forward":
+        if not self.forward:
             return
         node, place = y.grad_fn, y.output_nr
         assert node is not None

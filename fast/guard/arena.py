@@ -20,7 +20,7 @@ MOST = 512 << 20  # in all; the rest is kept where it was made
 
 
 class Arena:
-    """`keep(x)` is x, or a copy of it that is valid until `clear`."""
+    """Reused memory for kept activations: `keep(x)` gives x detached, or a copy of it that is valid until `clear`."""
 
     def __init__(self) -> None:
         self._slabs: list[np.ndarray] = []

@@ -4,8 +4,9 @@
 2. Each example's loss times a power of two of its own: its features must follow, exactly, and no others. A model that
    mixes examples, or has them on another axis or in another order, fails.
 3. Some examples alone against themselves in their batch: a loss divided by the size of the batch fails, and so does a
-   number of steps that the batch decides. A model that draws random numbers, a first state for instance, is not asked;
-   in training mode, where it may be dropout, it fails.
+   number of steps that the batch decides. Wherever it is not proven that losses depend on their own examples alone,
+   their values are asked for without the others, in every batch. A model that draws random numbers, a first state for
+   instance, is not asked; in training mode, where it may be dropout, it fails.
 
 Under recompute, autograd's graph of a whole batch may not fit: 1 looks at two examples of it instead.
 """
@@ -42,6 +43,8 @@ PROPORTION = {torch.float64: 1e-6, torch.float16: 0.1}  # 1e-3 otherwise
 WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type, and not too far apart for half precision
 MANY = 2  # examples looked at under recompute
 SINGLE = 8  # examples of an audited batch that are run alone
+GROUPS = 8  # that a batch is run in, forward only, where its losses may depend on one another
+SAME_LOSS = {torch.float64: 1e-9, torch.bfloat16: 0.01, torch.float16: 2e-3}  # 1e-4 otherwise, as a share
 
 
 class Audited(Protocol):
@@ -64,11 +67,11 @@ class Audited(Protocol):
 
     def alone(self, batch: Any, ids: Sequence[str] = ()) -> Features: ...
 
-    def take(self, batch: Any, rows: slice, n: int) -> Any: ...
+    def take(self, batch: Any, rows: slice | Sequence[int], n: int) -> Any: ...
 
 
-class MixedExamples(AuditError):
-    """Features of some parameters that are not an example's own."""
+class OtherGradients(AuditError):
+    """The calls of some parameters' modules do not give their gradients, example by example."""
 
     parameters: tuple[str, ...] = ()
 
@@ -97,14 +100,51 @@ def audit_again(featurizer: Audited, batch: Any, features: Features, which: int 
     """Of a later batch, one example alone: whether examples are mixed, or in another order, may depend on the data."""
     n = len(features.ids)
     if n > 1 and not featurizer.draws:
-        i = _some(featurizer, n, 1)[0] if which is None else which
+        _alone_later(featurizer, batch, features, _some(featurizer, n, 1)[0] if which is None else which)
+
+
+def audit_losses(featurizer: Audited, batch: Any, features: Features, losses: Float[np.ndarray, "n"]) -> None:
+    """Of a batch whose losses are not proven apart: examples by themselves must have the losses that they have in it.
+
+    In at most GROUPS groups, drawn anew for every batch, forward only. Where a loss is another, the example's gradient
+    alone decides.
+    """
+    n, allowed = len(losses), max(SAME_LOSS.get(dtype, 1e-4) for dtype in featurizer.dtypes)
+    order, groups = np.random.default_rng([featurizer.batches, n]).permutation(n), min(n, GROUPS)
+    for k in range(groups):
+        rows = np.sort(order[k::groups])
+        own = _losses_of(featurizer, batch, rows.tolist(), n)
+        if own is None:
+            return  # a batch that cannot be cut
+        same = own.shape == rows.shape and np.abs(own - losses[rows]) <= allowed * np.abs(losses[rows])
+        for i in rows[~np.broadcast_to(same, rows.shape)][:SINGLE]:
+            _alone_later(featurizer, batch, features, int(i))
+
+
+def _losses_of(featurizer: Audited, batch: Any, rows: Sequence[int], n: int) -> Float[np.ndarray, "k"] | None:
+    """Of some examples without the others; nothing, if they cannot be run so: their gradients will tell why."""
+    try:
+        part = featurizer.take(batch, rows, n)
+    except TypeError:
+        return None
+    with unharmed(featurizer.model), torch.no_grad():
         try:
-            _alone(featurizer, batch, features, i, _tolerance(featurizer))
-        except AuditError as error:
-            raise AuditError(
-                f"{error}. The first batch did not show it: what was made since then may be wrong as well; mend the "
-                "model or the loss, and use a new folder"
-            ) from None
+            losses = featurizer.loss(featurizer.model, part)
+        except (ValueError, RuntimeError, IndexError):
+            return np.zeros(0)
+    return np.asarray(losses.detach().cpu().double())
+
+
+def _alone_later(featurizer: Audited, batch: Any, features: Features, i: int) -> None:
+    try:
+        _alone(featurizer, batch, features, i, _tolerance(featurizer))
+    except AuditError as error:
+        if not featurizer.batches:
+            raise
+        raise AuditError(
+            f"{error}. The first batch did not show it: what was made since then may be wrong as well; mend the "
+            "model or the loss, and use a new folder"
+        ) from None
 
 
 def _few(featurizer: Audited, batch: Any, features: Features, tolerance: float) -> tuple[Any, Features] | None:
@@ -180,12 +220,14 @@ def _against_autograd(featurizer: Audited, batch: Any, features: Features, toler
         error = np.linalg.norm(total[part] - truth[part])
         scale = np.linalg.norm(per_example[:, part], axis=1).sum() + np.linalg.norm(truth[part])
         if not error <= tolerance * scale + floor:
-            raise AuditError(
+            other = OtherGradients(
                 f"the gradient of {block.name!r} differs from autograd's by {error / scale:.2g} of its size (allowed "
                 f"{tolerance:.0e}): it is used in a way that its module's calls do not show, for instance directly by "
                 "name, or its module changes from call to call; use it through one module, or leave it out of "
                 f"Loop(body=...){_if_recomputed(featurizer)}"
             )
+            other.parameters = (block.name,)
+            raise other
     return draws
 
 
@@ -205,7 +247,7 @@ def _own_losses(featurizer: Audited, batch: Any, features: Features, tolerance: 
     scale = 2 * np.linalg.norm(_by_example(features), axis=1) + 1e-30
     i = int(np.argmax(error / scale))
     if not error[i] <= tolerance * scale[i]:
-        mixed = MixedExamples(
+        mixed = OtherGradients(
             f"the gradient of example {features.ids[i]!r} changes by {error[i] / scale[i]:.2g} of its size (allowed "
             f"{tolerance:.0e}) with the weights of other examples' losses: the model or the loss mixes examples (batch "
             "statistics, a mean over the batch), has them in another order or not on the first axis, or a hook changes "

@@ -26,7 +26,7 @@ class OverBudget(Exception):
 
 
 class Memory:
-    """The way that the next batch will run. It only ever becomes more careful."""
+    """How the next batch is run: hooks or recompute, whole or in parts. It only ever becomes more frugal."""
 
     def __init__(self, mode: str, budget: int | None) -> None:
         one_of("memory", mode, MEMORIES)
@@ -42,14 +42,14 @@ class Memory:
         return CACHE_BYTES if self.budget is None else max(1 << 18, min(CACHE_BYTES, self.budget // 16))
 
     def tighten(self, n: int) -> None:
-        """After a batch of n examples went over: recompute first, then fewer examples."""
+        """Be more frugal after a batch of n examples went over the budget: recompute first, then half the examples."""
         if self.mode == "auto" and not self.recompute:
             self.recompute = True
         else:
             self.rows = max(1, min(self.rows or n, n) // 2)
 
     def meter(self, n: int) -> Meter:
-        """One example alone has to run, whatever it takes."""
+        """A Meter for a pass over n examples; without a limit for a single one, which cannot be split further."""
         return Meter(None if n == 1 and (self.recompute or self.mode == "hooks") else self.budget)
 
 

@@ -1,6 +1,6 @@
 """What a call depends on besides its inputs and weights: the random state, and autocast.
 
-A call that is run again in the backward pass must be run under the same ambient to give the same numbers.
+A call that is run again in the backward pass must be run under the same ones to give the same numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Ambient:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """As it was then, for the duration."""
+        """Restore both, as they were when this was made, within a block."""
         here = RandomState()
         with ExitStack() as stack:
             stack.callback(here.restore)

@@ -14,7 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from .random_and_autocast import RandomState
 
 LARGE = 1 << 20
-# Large buffers that a pass left as they were, with their version: they are not copied.
+# Large buffers that a pass did not write to, with their version: they are not copied.
 _constant: Any = WeakTensorKeyDictionary()
 
 
@@ -24,6 +24,7 @@ def unharmed(model: nn.Module) -> Iterator[None]:
     flags = [(p, p.requires_grad) for p in model.parameters()]
     modes = [(m, m.training) for m in model.modules()]
     buffers = [(m, name, b, _copy(m, b)) for m in model.modules() for name, b in m._buffers.items()]
+    versions = [0 if b is None else b._version for _, _, b, _ in buffers]
     # An embedding with max_norm shrinks its own weights as it is called.
     shrinking: list[Any] = [m for m in model.modules() if getattr(m, "max_norm", None) is not None]
     weights = [(m.weight, m.weight.detach().clone()) for m in shrinking]
@@ -40,10 +41,12 @@ def unharmed(model: nn.Module) -> Iterator[None]:
             p.requires_grad_(flag)
         for module, training in modes:
             module.training = training
-        for module, name, b, copy in buffers:
+        for (module, name, b, copy), version in zip(buffers, versions, strict=True):
             module._buffers[name] = b
-            if b is not None and copy is not None and not _put_back(b, copy) and b.nbytes > LARGE:
-                _constant[b] = b._version
+            if b is None or copy is None:
+                continue
+            if not _put_back(b, copy) and b._version == version and b.nbytes > LARGE:
+                _constant[b] = version
         for weight, copy in weights:
             _put_back(weight, copy)
         torch.backends.mha.set_fastpath_enabled(fused)
@@ -51,7 +54,7 @@ def unharmed(model: nn.Module) -> Iterator[None]:
 
 
 def _eagerly() -> AbstractContextManager[Any]:
-    """Compiled modules run as they were written: hooks within a compiled graph are not called as they should be."""
+    """Run torch.compile'd modules uncompiled within a block: hooks inside compiled graphs are not called reliably."""
     loaded = "torch._dynamo" in sys.modules and hasattr(torch.compiler, "set_stance")
     return torch.compiler.set_stance("force_eager") if loaded else nullcontext()
 

@@ -1,4 +1,4 @@
-"""native: the compiled twin of `tensor_sketch`, for x86-64 CPUs with AVX2.
+"""The compiled version of `tensor_sketch`, for x86-64 CPUs with AVX2.
 
 `tensor_sketch.c` is built when the package is installed and gcc is there; without it, on other devices, or with
 SDI_NATIVE=0 in the environment, PyTorch does the same work. Both give the same numbers, up to rounding.
@@ -53,7 +53,7 @@ class Work(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The compiled code, if it was built, is wanted, and can run here."""
+    """The compiled library; None if it was not built, SDI_NATIVE=0 is set, or this CPU cannot run it."""
     spec = find_spec("sdi.fast.sketching._tensor_sketch") if os.environ.get("SDI_NATIVE") != "0" else None
     if spec is None or spec.origin is None:
         return None
@@ -66,12 +66,12 @@ def library() -> ctypes.CDLL | None:
 
 
 def kernels() -> str:
-    """What does the work on a CPU: "compiled" or "torch"."""
+    """Which kernels are in use on a CPU: "compiled" or "torch"."""
     return "torch" if library() is None else "compiled"
 
 
 def make_tensor_sketch(sketch: TensorSketch, device: torch.device, dtype: torch.dtype) -> TorchTensorSketch:
-    """The faster of the two, where both can serve."""
+    """A TensorSketch on a device: compiled where possible (a CPU and a supported m and dtype), else in PyTorch."""
     compiled = library() if device.type == "cpu" and dtype in (torch.float32, torch.float64) else None
     return TorchTensorSketch(sketch, device, dtype) if compiled is None else NativeTensorSketch(sketch, dtype, compiled)
 

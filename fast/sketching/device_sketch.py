@@ -1,4 +1,4 @@
-"""Twins: a sketch on a device. Shipped classes have theirs here; a user's may bring one; all others go through NumPy.
+"""Sketches on a device (twins). Shipped classes have theirs here; a user's class may have one; others go through NumPy.
 
 A twin has `apply(G)`, for gradients (n, *shape), and may have `apply_outer(u, v)` and `apply_rows(index, v)`, for sums
 over tokens whose outer products are then never formed. All return (n, size). One that says how many numbers it holds
@@ -80,7 +80,7 @@ def make_twin(sketch: Sketch, device: torch.device, dtype: torch.dtype) -> Twin:
 
 
 def sketch_route(sketch: Sketch) -> str:
-    """The sketch's kind and, unless the library has its twin, the way it takes: what `coverage` says of it."""
+    """What `coverage` says of a sketch: its kind and, unless the library has its twin, how it is computed."""
     kind = kind_of(sketch)
     if type(sketch) in TWINS or type(sketch) in (Keep, CountSketch, TensorSketch):
         return kind
@@ -88,7 +88,7 @@ def sketch_route(sketch: Sketch) -> str:
 
 
 class TorchSketch:
-    """A twin with what surrounds it: the parts that fit into the workspace, and a look at what comes back."""
+    """A twin, given its work in parts that fit into the workspace; checks the shape of what it returns."""
 
     sums_first = True
 
@@ -97,7 +97,7 @@ class TorchSketch:
         self.twin: Any = make_twin(sketch, device, dtype)
 
     def route(self, tokens: int) -> str:
-        """Whether gradients are formed ("gemm"), and so may be summed first, or not ("direct")."""
+        """ "gemm" if gradients are formed for this many tokens (they may then be summed first), else "direct"."""
         if not hasattr(self.twin, "apply_outer"):
             return "gemm"
         return "gemm" if hasattr(self.twin, "forms") and self.twin.forms(tokens) else "direct"
@@ -130,7 +130,7 @@ class TorchSketch:
             self._add(acc[i : i + rows], self.twin.apply(G[i : i + rows].to(self.dtype)), "apply")
 
     def _parts(self, shape: torch.Size, work: Workspace, direct: Any) -> Iterator[tuple[slice, tuple[slice, slice]]]:
-        """Examples, and examples with tokens, whose gradients or whose own numbers fit into the workspace."""
+        """How many examples, and how many tokens, to take at a time so that buffers fit into the workspace."""
         n, tokens = shape[:2]
         each = getattr(self.twin, "token_numbers", None) if direct is not None else None
         length = tokens if each is None else max(1, min(tokens, self._rows(each, work)))

@@ -1,4 +1,4 @@
-"""Where a parameter's per-example gradient goes: into its sketch, or against gradients held for exact scores.
+"""Sinks: they take a parameter's per-example gradients and sketch them, or keep them whole.
 
 Routes know modules and produce gradients in one of four forms; a sink takes each form for one parameter and adds
 it to a slot. A slot is a loop step (0-based), or None for what enters outside the loop.
@@ -54,7 +54,7 @@ class Accumulator:
         self.late: list[TensorSink] = []  # sinks that sum before they sketch
 
     def finish(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """values and outside, after what was waiting has been added."""
+        """(values, outside), after gradients that were summed before sketching have been sketched."""
         for sink in self.late:
             sink.finish()
         assert self.values is not None
@@ -79,7 +79,7 @@ class Accumulator:
 
 
 class KeepSink:
-    """The gradient as it is."""
+    """A sink that keeps a parameter's gradient whole."""
 
     def __init__(self, acc: Accumulator, block: Block) -> None:
         self.acc, self.block = acc, block
@@ -103,7 +103,7 @@ class KeepSink:
 
 
 class CountSink(KeepSink):
-    """A vector's gradient into a CountSketch."""
+    """A sink that adds a vector's gradient to its CountSketch."""
 
     def __init__(self, acc: Accumulator, block: Block, tables: TorchCountSketch) -> None:
         super().__init__(acc, block)
@@ -114,7 +114,7 @@ class CountSink(KeepSink):
 
 
 class TensorSink(KeepSink):
-    """A matrix's gradient into a TensorSketch, or anything into another sketch.
+    """A sink that adds a matrix's gradient to its TensorSketch, or any parameter's to another sketch.
 
     Where steps are summed, small matrices are summed before sketching.
     """

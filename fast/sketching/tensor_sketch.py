@@ -4,7 +4,7 @@
     gemm   per example: delta^T a by one GEMM into a transient buffer, then one signed scatter. Costs d_out d_in.
 
 Which is cheaper is a matter of sizes: at 128 x 128 with 81 tokens the second, at 768 x 3072 the first.
-On a CPU, both have a compiled twin (`native`), to which this is the oracle.
+On a CPU, both have a compiled version (`compiled`), which is tested against this one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class TorchTensorSketch:
         return self._routes[tokens]
 
     def fft_ns(self, tokens: int) -> float:
-        """What an example costs by the fft route, in nanoseconds."""
+        """The estimated time of the fft route for an example with this many tokens, in nanoseconds."""
         each = 2 * FFT_NS * self.m * log2(max(self.m, 2)) + SCATTER_NS * sum(self.shape) + PRODUCT_NS * self.m
         return tokens * each
 

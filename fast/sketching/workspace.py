@@ -1,4 +1,4 @@
-"""Buffers that are mapped once and used again: fresh pages cost more than the arithmetic done on them."""
+"""Workspace: buffers that are allocated once and reused: page faults cost more than the arithmetic on them."""
 
 from __future__ import annotations
 

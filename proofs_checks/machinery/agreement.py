@@ -1,4 +1,4 @@
-"""What the statements on the other sketches share: a claimed variance, or a claimed factor, against exact moments."""
+"""Checks shared by the statements on sketches: a claimed variance, or a claimed factor, against exact moments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ignores_zeros(formula: Formula, shape: Shape, larger: Shape, scale: int) -> 
 
 
 def factor_of(sketch: Any) -> Factor:
-    """What a drawn sketch of this class claims."""
+    """The variance factor that a drawn sketch of this class claims."""
 
     def claimed(shape: Shape, m: int) -> float:
         return float(sketch.draw(shape, m, seed=0, name="w").variance_factor())

@@ -28,7 +28,7 @@ Method = Literal["exact", "float64", "statistical"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim held, in how many cases, and the first counterexample or the figure measured."""
+    """Whether a claim holds, in how many cases, and as detail the first counterexample or the figure measured."""
 
     holds: bool
     cases: int
@@ -49,7 +49,7 @@ class Verdict:
         return cls(count > 0, count, detail if count else "no case was tried")
 
     def __and__(self, other: Verdict) -> Verdict:
-        """Both: the cases add up, the first failure speaks."""
+        """Holds if both do; the cases add up, and the detail is that of the first failure."""
         if not self.holds:
             return self
         said = "; ".join(filter(None, (self.detail, other.detail))) if other.holds else other.detail
@@ -91,7 +91,11 @@ _registry: dict[str, Statement] = {}
 def statement(
     name: str, *, paper: str, method: Method, claim: Any, mutants: Mapping[str, Any]
 ) -> Callable[[Check], Check]:
-    """Register a check under a name. Its docstring's first paragraph is the statement in our words."""
+    """A decorator that registers a check. Its docstring's first paragraph is the statement in our words.
+
+    name: how `sdi verify` shows it. paper: where the paper states it. method: "exact", "float64" or "statistical".
+    claim: what is checked, passed to the check. mutants: wrong claims by name, which the check must reject.
+    """
     if not mutants:
         raise ValueError(f"statement {name!r} needs at least one mutant: a check that cannot fail is a defect")
     if method not in ("exact", "float64", "statistical"):
@@ -110,13 +114,13 @@ def statement(
 
 
 def statements(only: str = "*") -> list[Statement]:
-    """The registered statements whose name contains or matches the pattern, in the order of the paper."""
+    """The registered statements in the order of the paper. only: a pattern, or a part of a name."""
     pattern = only if any(c in only for c in "*?[") else f"*{only}*"
     return [s for s in _registry.values() if fnmatch.fnmatchcase(s.name, pattern)]
 
 
 def load_statements(path: Path) -> list[Statement]:
-    """Run a user's file and return the statements it registered."""
+    """Run a user's file and return the statements it registered. path: the Python file."""
     before = set(_registry)
     runpy.run_path(str(path))
     found = [s for name, s in _registry.items() if name not in before]
@@ -126,7 +130,10 @@ def load_statements(path: Path) -> list[Statement]:
 
 
 def run(s: Statement, thorough: bool = False, mutant: str | None = None) -> Report:
-    """Check a statement, or one of its mutants. A check that raises has failed; so has a mutant that raises."""
+    """Check a statement, or, given a mutant's name, that the check rejects it. An exception counts as a failure.
+
+    s: the statement. thorough: more and larger cases. mutant: the name of one of its mutants.
+    """
     began = time.perf_counter()
     try:
         verdict = s.check(s.claim if mutant is None else s.mutants[mutant], thorough)

@@ -25,7 +25,7 @@ app.add_typer(experiment_app, name="experiment")
 
 
 class Terminal(Console):
-    """A console that leaves a closed pipe to `Commands`."""
+    """A rich Console that lets BrokenPipeError through, so that `Commands` can end with its exit code."""
 
     def on_broken_pipe(self) -> None:
         raise
@@ -92,7 +92,7 @@ def featurize(config: ConfigFile, json: Json = False) -> None:
 
 @app.command()
 def score(config: ConfigFile, json: Json = False) -> None:
-    """Score what the store holds, without any work by the model, and save the result."""
+    """Score the features in the store, without building the model, and save the result."""
     from sdi.cli.run_config import show_result, summary_of
     from sdi.run import runs
 
@@ -148,7 +148,7 @@ def choose_m(
     config: Annotated[Path | None, typer.Argument(metavar="[CONFIG]", help="Measure a batch of this run, too.")] = None,
     json: Json = False,
 ) -> None:
-    """The sketch width that a wanted error needs: by the bound, and by a pilot batch of one's own."""
+    """The sketch width m for a wanted error: by the worst-case bound and, with a config, measured on one batch."""
     from sdi.cli.run_config import pilot
 
     with exit_codes(json):

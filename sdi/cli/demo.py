@@ -116,7 +116,7 @@ def _attribute(console: Console, folder: Path, settings: Any, trained: Any) -> R
 
 
 def _check(console: Console, result: Result, tracin: Result, exact: Result, m: int, numbers: int) -> None:
-    """What is printed here is computed here."""
+    """Compute and print: whether steps sum to TracIn, zeros after the read-out, sketched against exact, coverage."""
     total = np.abs(tracin.tracin.values).max()
     gap = np.abs(result.tracin.values - tracin.tracin.values).max() / total
     error = np.abs(result.sdi.values - exact.sdi.values)
@@ -137,7 +137,7 @@ def _check(console: Console, result: Result, tracin: Result, exact: Result, m: i
 
 @contextmanager
 def _bar(console: Console) -> Iterator[Any]:
-    """A bar on a terminal, nothing elsewhere; it leaves no trace."""
+    """A progress bar on a terminal, removed when done; nothing where the output is no terminal."""
     columns = (TextColumn("   training"), BarColumn(30), TextColumn("{task.fields[words]}"), TimeElapsedColumn())
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     with progress:

@@ -21,7 +21,7 @@ CHANCE = 0.6  # of the running parity said rightly: below this, it is not said
 
 
 def demo_pretrained(console: Console) -> Any:
-    """Analyse, show. Returns the analysis."""
+    """Analyse the pretrained parity model, print the findings, and return the analysis."""
     experiment = room("experiments.parity")
     settings, checkpoints = experiment.pretrained()
     began = time.perf_counter()
@@ -115,7 +115,7 @@ def _automaton(console: Console, found: Any, settings: Any) -> None:
 
 
 def curve_of(readout: Any) -> str:
-    """The sum over checkpoints that can do the task, where there are any."""
+    """The key of the curve to show: "able", the sum over checkpoints that solve the task; "all" if there is none."""
     return "able" if "able" in readout.sdi else "all"
 
 

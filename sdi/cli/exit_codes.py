@@ -25,10 +25,10 @@ FAILED, BAD_INPUT, DEFECT, STOPPED, PIPE_CLOSED = 1, 2, 70, 130, 141
 
 @contextmanager
 def exit_codes(json: bool = False, script: Path | None = None, stopped: str = "") -> Iterator[None]:
-    """An error that a user can do something about becomes a message and a code; any other is a defect, for `Commands`.
+    """Turn errors that a user can mend into one line on stderr and exit code 2; others pass on to `Commands`.
 
     With json, whatever a user's script prints goes to stderr: stdout is for the document alone.
-    stopped: what is kept and what is lost when the user stops it.
+    stopped: what to say after Ctrl-C: what was kept and what was lost.
     """
     try:
         with _all_to_stderr() if json else nullcontext():
@@ -52,7 +52,7 @@ def end(code: int, message: str, command: str = "sdi") -> NoReturn:
 
 
 def end_defect(error: BaseException, command: str = "sdi") -> NoReturn:
-    """An error that nobody foresaw: with its traceback, and never with the code of a failed check."""
+    """End after an unexpected error: print its traceback, exit with code 70."""
     for line in "".join(traceback.format_exception(error)).splitlines():
         print(printable(line), file=sys.stderr)
     end(DEFECT, f"a defect of {command}, please report it: {type(error).__name__}: {error}", command)
@@ -82,7 +82,7 @@ class Commands(TyperGroup):
 
 @contextmanager
 def _all_to_stderr() -> Iterator[None]:
-    """Also what a process prints that the script starts: it has the descriptor, not `sys.stdout`."""
+    """Redirect file descriptor 1 to stderr, so that child processes of the script do not write to stdout either."""
     with redirect_stdout(sys.stderr):
         try:
             kept = os.dup(1)

@@ -1,4 +1,4 @@
-"""`sdi parts` in the terminal: a row for each parameter, those that carry most first."""
+"""`sdi parts` in the terminal: a row for each parameter, sorted by the size of its influence, largest first."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parts_json(parts: sdi.Parts) -> dict[str, Any]:
 
 
 def parts_table(parts: sdi.Parts, train: str) -> Group:
-    """Parameters by how much of the influence they carry, whatever its sign; the last row is their sum."""
+    """A table of parameters, sorted by the sum over steps of |influence|, largest first; the last row is the total."""
     steps, scores = parts.sdi.sel(train=train), parts.tracin.sel(train=train).values
     errors = parts.tracin_stderr.sel(train=train).values
     mass = np.abs(steps.values).sum(axis=1)

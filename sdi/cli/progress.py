@@ -1,4 +1,4 @@
-"""A bar for long runs: how far, how fast, how long still. On a terminal's stderr only."""
+"""A progress bar for long runs: share done, examples per second, time left. Only if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from sdi.run.fill import Progress as Step
 
 @contextmanager
 def run_bar(batches: int | None, passes: int, quiet: bool = False) -> Iterator[Callable[[Step], None]]:
-    """A function to call after every batch. `batches` of one pass over both sides, if known, make the time left."""
+    """A function to call after every batch, which moves the bar.
+
+    batches: in one pass over training and query sides, to estimate the time left; None if unknown.
+    passes: how many passes the run makes. quiet: show nothing.
+    """
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -42,7 +46,7 @@ def run_bar(batches: int | None, passes: int, quiet: bool = False) -> Iterator[C
 
 @contextmanager
 def status(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done; nothing where stderr is no terminal."""
+    """A status line on stderr while the block runs; nothing if stderr is no terminal, or if quiet."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda text: None

@@ -1,4 +1,4 @@
-"""What the commands that run a config share: their bar, their words, and where a ranking is found."""
+"""Shared by the commands that take a config: progress bar, summary lines, and finding rankings in stores or results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def _sizes(result: Result) -> str:
 
 
 def parse_steps(text: str | None) -> slice | int | None:
-    """
+    """Steps as `Result.top` takes them, from text: "17-32", "17-" or "5", from 1, both ends included.
+
     >>> parse_steps("17-32"), parse_steps("17-"), parse_steps("5")
     (slice(17, 32, None), slice(17, None, None), 5)
     """
@@ -76,7 +77,8 @@ def parse_steps(text: str | None) -> slice | int | None:
 def find_tops(
     source: Path, queries: Sequence[str], k: int, steps: slice | int | None, by: str
 ) -> tuple[list[Top], Result | None]:
-    """From a result file; from the store of a config or a run's folder; from its result where a store cannot say."""
+    """Rankings for these queries: from a result file; or streamed from the store of a config or a run's folder; or,
+    where that store cannot be streamed (no steps of queries, several sketches), from the run's saved result."""
     queries = list(dict.fromkeys(queries))
     if source.is_file() and source.suffix != ".toml":
         return _from_result(source, queries, k, steps, by)
@@ -89,7 +91,8 @@ def find_tops(
 
 
 def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
-    """From the store of a config or a run's folder; without a training example, of the one that acts most."""
+    """Influence by parameter, from the store of a config or a run's folder. Without `train`, of the training example
+    with the largest influence on the query."""
     if source.is_file() and source.suffix != ".toml":
         raise ValueError(
             f"SOURCE must be a config or a run's folder, got {source}: a saved result does not hold its parts"
@@ -107,7 +110,7 @@ def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
 
 
 class _Found(NamedTuple):
-    """A run that is looked at: its store, if that is one with the steps of the queries, and its training examples."""
+    """A finished run: its store (None unless it is a single one with the queries' steps), checkpoints, training ids."""
 
     backend: str
     repeats: int
@@ -120,7 +123,7 @@ class _Found(NamedTuple):
 
 
 def _find_run(source: Path, queries: Sequence[str]) -> _Found:
-    """Of a folder, by what stands in it: no code of its run is run. Of a config, with the ids that its script gives."""
+    """The run of a folder, read from its run.json without running code; or of a config, whose script gives the ids."""
     if source.is_dir():
         record = read_record(source)
         kind = (record.backend, record.repeats, record.mode)
@@ -140,7 +143,7 @@ def _find_run(source: Path, queries: Sequence[str]) -> _Found:
 
 
 def _can_stream(backend: str, repeats: int, mode: str) -> bool:
-    """Whether there is one store, with the steps of the queries."""
+    """Whether such a run has a single store that keeps the steps of the queries."""
     return backend != "exact" and repeats == 1 and mode in ("query", "matrix")
 
 

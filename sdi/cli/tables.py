@@ -25,7 +25,7 @@ def sign_style(x: float) -> str:
 
 
 def spark(values: Sequence[float]) -> Text:
-    """A trajectory in as many characters as it has steps: height is size, colour is sign, a dot is exactly zero.
+    """A trajectory as one character per step: its height is |value|, its colour the sign; a dot is exactly zero.
 
     >>> str(spark([1.0, -0.5, 0.0]))
     '█▄·'
@@ -38,7 +38,7 @@ def spark(values: Sequence[float]) -> Text:
 
 
 def bar(value: float, low: float, high: float, width: int) -> Text:
-    """A bar from the axis, which stands where zero is between low and high.
+    """A horizontal bar from the axis at zero to the value, drawn on the range from low to high.
 
     >>> str(bar(0.5, 0.0, 1.0, 8)), str(bar(-1.0, -1.0, 1.0, 8))
     ('│████    ', '████│    ')
@@ -106,7 +106,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Se
 
 
 def number_text(x: float) -> str:
-    """Four digits, signed.
+    """A number with its sign and four significant digits.
 
     >>> number_text(-0.0123449), number_text(1234567.0)
     ('-0.01234', '+1.235e+06')
@@ -115,7 +115,8 @@ def number_text(x: float) -> str:
 
 
 def bytes_text(n: float) -> str:
-    """
+    """A number of bytes with a decimal unit.
+
     >>> bytes_text(999), bytes_text(6_500_000_000)
     ('999 B', '6.5 GB')
     """
@@ -127,7 +128,8 @@ def bytes_text(n: float) -> str:
 
 
 def seconds_text(s: float) -> str:
-    """
+    """A duration with its unit.
+
     >>> seconds_text(0.034), seconds_text(75), seconds_text(7300)
     ('0.034 s', '1 min 15 s', '2 h 1 min')
     """

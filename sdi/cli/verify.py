@@ -1,4 +1,4 @@
-"""`sdi verify` in the terminal: what each statement says stands beside it from 120 columns on, below it in fewer."""
+"""`sdi verify` in the terminal: each statement with its claim, on the same row from 120 columns on, else below it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _show_wide(console: Console, reports: list[Any], mutants: bool) -> None:
 
 
 def _show_narrow(console: Console, reports: list[Any], mutants: bool) -> None:
-    """A row for each, and the claim on the lines below it: a column of its own would be too narrow to read."""
+    """One row per statement, with its claim on the lines below."""
     rows = [(r.name, *_cells(r, mutants)) for r in reports]
     head = ("statement", *COLUMNS)
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -79,7 +79,7 @@ def _style(report: Any) -> str:
 
 
 def _pad(cells: tuple[str, ...], widths: list[int]) -> list[str]:
-    """Each to its width; numbers to the right.
+    """Cells padded to their widths; numbers are right-aligned.
 
     >>> _pad(("a", "exact", "12", "holds", "1.00 s"), [3, 6, 5, 5, 7])
     ['a  ', 'exact ', '   12', 'holds', ' 1.00 s']

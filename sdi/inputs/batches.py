@@ -27,7 +27,10 @@ class Examples(NamedTuple):
 
 
 def read_batches(loader: Iterable[Any], name: str) -> Iterator[Examples]:
-    """The batches of a loader, every example named; an empty loader and repeated ids are refused."""
+    """Iterate over a loader's batches, each with the ids of its examples. Refuses an empty loader and repeated ids.
+
+    loader: a list of batches, a DataLoader, or any iterable of batches. name: "train" or "query", for messages.
+    """
     if isinstance(loader, Mapping) or hasattr(loader, "shape"):
         kind = type(loader).__name__
         raise ValueError(
@@ -54,7 +57,7 @@ def read_batches(loader: Iterable[Any], name: str) -> Iterator[Examples]:
 
 
 def name_examples(batch: Any) -> Examples:
-    """Take the ids out of a batch, or make them from the content."""
+    """A batch without its key "id", and the ids that stood there; without that key, digests of the content are ids."""
     given = None
     if isinstance(batch, Mapping) and ID in batch:
         given = batch[ID]
@@ -69,7 +72,7 @@ def name_examples(batch: Any) -> Examples:
 
 
 def id_text(i: Any) -> str:
-    """An id as text, the same in every process; what has none of its own is refused.
+    """An id as text, the same in every process. Refuses None, bytes, arrays, and objects whose text is an address.
 
     >>> id_text(7), id_text(np.array("a"))
     ('7', 'a')
@@ -84,7 +87,7 @@ def id_text(i: Any) -> str:
 
 
 def count_examples(batch: Any) -> int:
-    """Rows of the first array in the batch."""
+    """The number of examples: the length of the first array in the batch."""
     for _, x in leaves(batch):
         if is_array(x):
             return len(x)
@@ -92,9 +95,9 @@ def count_examples(batch: Any) -> int:
 
 
 def take_examples(batch: Any, rows: slice | Sequence[int], n: int, shared: Collection[str] = ()) -> Any:
-    """Some examples of a batch: whatever has n rows is cut; what all examples share stays.
+    """Some examples of a batch of n: every array or list of length n is indexed by `rows`; all else is kept as it is.
 
-    shared: places (see `leaves`) that are not to be cut, even if there are n rows.
+    shared: paths (see `leaves`) that are kept as they are even if they have length n.
     """
     if not any(is_array(x) and len(x) == n and path not in shared for path, x in leaves(batch)):
         raise TypeError(
@@ -113,13 +116,13 @@ def take_examples(batch: Any, rows: slice | Sequence[int], n: int, shared: Colle
 
 
 def digests(batch: Any, n: int) -> tuple[str, ...]:
-    """A short digest of each example's own rows, and of what all examples share."""
+    """For each of n examples, a short digest of its own rows and of all that the examples share."""
     common, own = hashlib.sha256(), []
     for path, x in leaves(batch):
         common.update(f"|{path}|".encode())
         if isinstance(x, list) and has_rows(x, n):
             words = [repr(part).encode() for part in x]
-            own.append([b"%d:%b" % (len(word), word) for word in words])  # or (1, 23) would be (12, 3)
+            own.append([b"%d:%b" % (len(word), word) for word in words])  # lengths tell (1, 23) from (12, 3)
         elif hasattr(x, "shape"):
             rows = has_rows(x, n)
             x = as_numpy(x)
@@ -140,7 +143,7 @@ def digests(batch: Any, n: int) -> tuple[str, ...]:
 
 
 def shapes_of(batch: Any) -> str:
-    """The shapes of a batch's arrays, without the number of rows."""
+    """The shapes of a batch's arrays without their first axis, with their paths, as text."""
     return " ".join(f"{path}{tuple(x.shape[1:])}" for path, x in leaves(batch) if is_array(x))
 
 
@@ -154,7 +157,7 @@ def has_rows(x: Any, n: int) -> bool:
 
 
 def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every array, plain list and single value of a batch, with its place in it."""
+    """Every array, list without arrays, and single value of a nested batch, each with its path (".key.0")."""
     if isinstance(batch, Mapping):
         for key in batch:
             yield from leaves(batch[key], f"{path}.{key}")
@@ -166,7 +169,7 @@ def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def map_leaves(batch: Any, f: Callable[[str, Any], Any], path: str = "") -> Any:
-    """The batch with f applied to the place and value of every leaf."""
+    """The batch with f(path, value) in place of every leaf."""
     if isinstance(batch, Mapping):
         return _like(batch, {key: map_leaves(value, f, f"{path}.{key}") for key, value in batch.items()})
     if isinstance(batch, (list, tuple)) and not _is_plain_list(batch):
@@ -184,7 +187,7 @@ def _like(batch: Mapping[Any, Any], content: dict[Any, Any]) -> Any:
 
 
 def as_numpy(x: Any) -> np.ndarray:
-    """A tensor as an array; types that NumPy lacks, as the next wider one."""
+    """A tensor as a NumPy array on the CPU; bfloat16, which NumPy lacks, as float32."""
     if hasattr(x, "detach"):
         x = x.detach().cpu()
         x = x.float() if str(x.dtype) == "torch.bfloat16" else x

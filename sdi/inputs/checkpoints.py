@@ -42,12 +42,12 @@ class Checkpoint:
     """A checkpoint's file, its weight and its fingerprint. `weights` reads it."""
 
     path: Path
-    eta: Eta
-    fingerprint: str
+    eta: Eta  # its weight in scores: the learning rate, one for all parameters or one per name
+    fingerprint: str  # sha256 of the file
 
     @property
     def key(self) -> str:
-        """A name for folders: readable, and different for different content."""
+        """The name of its folder in a store: the file's stem and the first digits of its sha256."""
         return f"{self.path.stem}-{self.fingerprint[:8]}"
 
     def weights(self) -> dict[str, Any]:
@@ -55,18 +55,24 @@ class Checkpoint:
         return _read(self.path)[0]()
 
     def load_into(self, model: Any, backend: Any) -> Any:
-        """The model with these weights, as the backend makes it."""
+        """The model with these weights. model: what `backend` works on. backend: a module from `sdi.backend`.
+
+        Refused if the file's content has changed since the checkpoint was found.
+        """
         weights = self.weights()
         try:
             loaded = backend.with_weights(model, weights)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
-        if sha256(self.path) != self.fingerprint:  # only now: until they are copied, tensors are but mapped
+        if sha256(self.path) != self.fingerprint:  # after loading: tensors are memory maps until copied
             raise ValueError(f"checkpoint {self.path} changed while the run was going; start it again")
         return loaded
 
     def eta_of(self, parameter: str) -> float:
-        """The weight of one parameter's part of a score."""
+        """The weight of one parameter's part of a score: eta, or that of the longest name in eta it lies under.
+
+        parameter: a parameter's full name.
+        """
         if not isinstance(self.eta, dict):
             return self.eta
         hits = [name for name in self.eta if parameter == name or parameter.startswith(name + ".")]
@@ -78,7 +84,11 @@ class Checkpoint:
 def find_checkpoints(
     patterns: Sequence[str | Path] | str | Path, eta: Sequence[float] | None = None
 ) -> list[Checkpoint]:
-    """The files that the patterns name, in natural order (step-9 before step-10), each with its eta."""
+    """The files that the patterns name, in natural order (step-9 before step-10), each with its eta.
+
+    patterns: one path or glob, or several; every one must name a file, and no two files may have the same content.
+    eta: one weight per checkpoint; by default each file's own (see the module's text).
+    """
     patterns = [patterns] if isinstance(patterns, (str, Path)) else patterns
     if not isinstance(patterns, Iterable):
         raise TypeError(f"checkpoints must be paths or patterns, such as ['ckpt/*.safetensors'], got {patterns!r}")
@@ -91,13 +101,13 @@ def find_checkpoints(
             raise ValueError(f"checkpoints: {str(pattern)!r} names no file{_instead(found)}")
         for file in files:
             before = by_file.get(file.resolve())
-            if before is None or (before.is_symlink() and not file.is_symlink()):  # of "last.pt -> step-9.pt", the file
+            if before is None or (before.is_symlink() and not file.is_symlink()):  # the file rather than a link to it
                 by_file.pop(file.resolve(), None)
                 by_file[file.resolve()] = file
     paths = list(by_file.values())
     if not paths:
         raise ValueError("checkpoints must name at least one file, got none")
-    given: Any = eta  # a text is a sequence, too, which types do not say
+    given: Any = eta  # a string is a Sequence to the type checker
     if given is not None and (not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(paths)):
         raise ValueError(f"eta must be a list with one weight for each of the {len(paths)} checkpoints, got {eta!r}")
     etas = [read_eta(path) for path in paths] if eta is None else list(eta)
@@ -112,7 +122,7 @@ def find_checkpoints(
 
 
 def _instead(found: Sequence[str]) -> str:
-    """What to name instead of what is not read: a folder, or the index of a checkpoint in several files."""
+    """A clause that says what to name instead, if a pattern matched a folder or the index of a split checkpoint."""
     for path in found:
         if Path(path).is_dir():
             return f", but a folder; name the files in it, such as {str(Path(path) / '*.safetensors')!r}"
@@ -125,7 +135,7 @@ def _instead(found: Sequence[str]) -> str:
 
 
 def read_eta(path: Path) -> Any:
-    """From the sidecar, the metadata or the optimiser; an error that says how to give it otherwise."""
+    """The eta of a checkpoint, unchecked: from its sidecar, metadata or optimiser; an error if none of them has it."""
     sidecar = path.with_suffix(".json")
     if sidecar.is_file():
         try:
@@ -162,7 +172,7 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
 
 
 def check_eta(eta: Any, path: Path) -> Eta:
-    """A weight, or one for each of some names; refused with the checkpoint's path."""
+    """eta as a float, or as floats by name; anything negative, not finite or not a number is refused, with the path."""
     if isinstance(eta, dict) and eta:
         return {str(name): _number(value, path) for name, value in eta.items()}
     return _number(eta, path)
@@ -179,7 +189,7 @@ def _number(value: Any, path: Path) -> float:
 
 
 def _read(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
-    """(what loads the model's tensors, what else is of use: eta, optimiser). Tensors are only mapped until loaded."""
+    """(a function that loads the model's tensors, {"eta": ..., "optimiser": ...} as far as the file has them)."""
     if path.suffix == ".safetensors":
         from safetensors import SafetensorError, safe_open
         from safetensors.torch import load_file

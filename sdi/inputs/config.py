@@ -90,7 +90,7 @@ def read_config(path: str | Path) -> Config:
 
 
 def _check_seal(path: Path, text: bytes, made_by: Any) -> None:
-    """What a run wrote is as it wrote it. Without its sha256, it is a config like any other."""
+    """Refuse a run.toml whose content does not match the sha256 in it. A config without a sha256 is not checked."""
     odd = [key for key in made_by if key not in MAKERS] if isinstance(made_by, dict) else [MADE_BY]
     if odd:
         raise ValueError(f"config {path} has an unknown key {odd[0]!r} in [{MADE_BY}]; it may have {_list(MAKERS)}")
@@ -124,7 +124,7 @@ def _resolve(values: dict[str, Any], path: Path) -> Config:
 
 
 def _begun(store: Path) -> dict[str, Any]:
-    """A run that was begun without spread goes on so where its config does not say: once, that was the default."""
+    """{"spread": False} if the folder's run.toml says so: a run begun without spread is continued without it."""
     with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
         if tomllib.loads((store / RUN_FILE).read_text(encoding="utf-8")).get("spread") is False:
             return {"spread": False}
@@ -193,7 +193,7 @@ def commit_of(folder: Path) -> str | None:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """So that a project can be moved; absolute where there is no way from one to the other."""
+    """The path relative to a folder, so that a project can be moved; absolute if they are on different drives."""
     try:
         return Path(os.path.relpath(path, folder)).as_posix()
     except ValueError:
@@ -205,7 +205,7 @@ def _toml(values: Mapping[str, Any]) -> list[str]:
 
 
 def _literal(value: Any) -> str:
-    """A TOML literal. Its basic strings and numbers are JSON's, but for one character.
+    """A value as TOML: as JSON, except for tables and the character DEL.
 
     >>> _literal(["a", 1e-05, 3])
     '["a", 1e-05, 3]'

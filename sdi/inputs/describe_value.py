@@ -1,4 +1,4 @@
-"""described: a value in words that are the same in every process, for fingerprints; never an address."""
+"""described: a value as JSON for fingerprints, the same in every process: no memory address, no order of a set."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import numpy as np
 
 from sdi.inputs.batches import PLAIN, as_numpy
 
-LEVELS = 6  # of what stands in one another; below, a value is its class
-MOST_BYTES = 1 << 22  # of an array that is read; of a larger one, its shape and type are
+LEVELS = 6  # how deep nested values are followed; below, only the name of a value's class counts
+MOST_BYTES = 1 << 22  # larger arrays are described by shape and dtype only
 FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, partial)
 
 
 def described(value: Any, function: Callable[[Any, int], str], levels: int = LEVELS, arrays: bool = True) -> Any:
-    """Words and numbers for JSON; None for what has no say: modules, and, if not wanted, arrays.
+    """A value as what `json.dumps` takes; None for Python modules and, without `arrays`, for arrays.
 
-    function: describes a function, at most so many levels deep.
+    function: called as function(f, levels) to describe a function. levels: how deep to follow nested values.
     """
     kind = type(value)
     if isinstance(value, PLAIN):
@@ -56,14 +56,14 @@ def described(value: Any, function: Callable[[Any, int], str], levels: int = LEV
 
 
 def is_library(f: Any) -> bool:
-    """Whether a function is installed code, which its name stands for."""
+    """Whether a function is from sdi, the standard library or an installed package: then its name identifies it."""
     code = getattr(f, "__code__", None)
     top = (getattr(f, "__module__", None) or "").partition(".")[0]
     return code is None or top == "sdi" or top in sys.stdlib_module_names or "-packages" in code.co_filename
 
 
 def _held(value: Any) -> Any:
-    """What stands in a container, a config or an object of the user's; None if it is nothing of the kind."""
+    """The contents of a container, dataclass, config or plain object, as a mapping or sequence; else None."""
     if isinstance(value, (Mapping, list, tuple, set, frozenset)):
         return value
     if callable(getattr(value, "to_dict", None)):
@@ -73,7 +73,7 @@ def _held(value: Any) -> Any:
     if hasattr(value, "named_modules") or not hasattr(value, "__dict__"):
         return None
     if type(value).__module__.partition(".")[0] in sys.stdlib_module_names and not isinstance(value, SimpleNamespace):
-        return None  # a logger, a lock: they change with the process
+        return None  # a logger, a lock: their attributes differ between processes
     return {key: part for key, part in vars(value).items() if not key.startswith("_")}
 
 

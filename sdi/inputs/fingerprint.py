@@ -22,7 +22,7 @@ from sdi.loop import Loop
 
 
 def model_fingerprint(model: Any) -> dict[str, Any]:
-    """The model's class and plain attributes, readable, and a digest of its parts."""
+    """The model's class name and plain attributes, and a digest of its modules' names, classes and attributes."""
     modules = model.named_modules() if hasattr(model, "named_modules") else ()
     parts = [f"{name} {type(m).__qualname__} {json.dumps(held(vars(m)), sort_keys=True)}" for name, m in modules]
     if hasattr(model, "named_parameters"):
@@ -35,7 +35,7 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
 
 
 def loop_names(model: Any, loop: Loop) -> dict[str, Any]:
-    """The loop by names, whether it was given by names or by modules."""
+    """A Loop as a dict for JSON, with modules replaced by their names in the model."""
     known = {id(m): name for name, m in model.named_modules()} if hasattr(model, "named_modules") else {}
 
     def name(entry: Any) -> Any:
@@ -46,13 +46,13 @@ def loop_names(model: Any, loop: Loop) -> dict[str, Any]:
 
 
 def loss_fingerprint(loss: Any) -> str:
-    """A loss's name, and a digest of what it does."""
+    """A loss's name and a digest of its code, constants, defaults, closure, and the globals and attributes it reads."""
     name = getattr(loss, "__qualname__", type(loss).__qualname__)
     return f"{name} {_digest(_function(loss, LEVELS))}"
 
 
 def class_fingerprint(cls: type) -> str:
-    """A digest of a class's own code and plain attributes, and of those it inherits from outside this library."""
+    """A digest of the code and plain attributes of a class and of its bases, except those of this library."""
     parts = []
     for base in cls.__mro__:
         if base is not object and base.__module__.split(".")[0] not in ("sdi", "abc", "typing"):
@@ -63,7 +63,7 @@ def class_fingerprint(cls: type) -> str:
 
 
 def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The public attributes that are numbers, words, lists of these, or configs that can write themselves out."""
+    """The public attributes that are numbers, strings, lists of these, or have a `to_dict`, as JSON values."""
     out: dict[str, Any] = {}
     for key, value in attributes.items():
         if key.startswith("_") or key == "training":
@@ -78,7 +78,7 @@ def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def held(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The plain attributes of a module, and what stands in its dicts, configs, objects and functions; no arrays."""
+    """`plain` attributes, and the other public ones (dicts, objects, functions) described; arrays are left out."""
     out = plain(attributes)
     for key, value in attributes.items():
         if key not in out and not key.startswith("_") and key != "training":
@@ -88,7 +88,7 @@ def held(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nested(f: Any, levels: int) -> str:
-    """A function that stands in something else: by its name if it is a library's, or else by what it does, too."""
+    """A function found inside another value: its name, and, unless it is installed code, a digest of its code."""
     if isinstance(f, partial):
         return _digest(_function(f, levels))
     name = getattr(f, "__qualname__", type(f).__qualname__)
@@ -115,7 +115,7 @@ def _function(f: Any, levels: int) -> str:
 
 
 def _read_of(owner: Any, code: Any, levels: int) -> dict[str, Any]:
-    """What a method reads of its object: attributes, and those that the methods read which it calls."""
+    """The attributes of its object that a method reads, and those read by other methods that it calls, described."""
     out: dict[str, Any] = {}
     codes = [code]
     if hasattr(owner, "named_modules"):

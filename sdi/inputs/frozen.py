@@ -1,4 +1,4 @@
-"""Parameters of the body that training does not move: left out, unless they are named one by one or all are so."""
+"""Frozen body parameters (requires_grad=False) are left out, unless named one by one or all of the body is frozen."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sdi.loop import Loop
 
 
 def frozen_among(parameters: Mapping[str, Any], named: Collection[str]) -> list[str]:
-    """Those with requires_grad=False that were not named themselves; none if no other is left.
+    """The parameters with requires_grad=False that are not in `named`; [] if all are frozen.
 
-    A model that is frozen as a whole is one that was loaded for use: which parameters were trained cannot be seen.
+    A model whose parameters are all frozen was loaded for inference: it does not show which ones were trained.
     """
     frozen = [name for name, p in parameters.items() if not getattr(p, "requires_grad", True)]
     return [] if len(frozen) == len(parameters) else [name for name in frozen if name not in named]
 
 
 def frozen_note(model: Any, loop: Loop) -> list[str]:
-    """What a result says of them."""
+    """A note for the result that lists the frozen parameters that were left out; [] if there are none."""
     if not hasattr(model, "named_parameters"):
         return []
     body = [str(name) for name in loop_names(model, loop)["body"]]

@@ -40,25 +40,25 @@ class LoopedConfig:
 
     vocab: int = 16  # tokens in
     classes: int = 16  # logits out
-    d: int = 16
-    heads: int = 2
+    d: int = 16  # width of the residual stream
+    heads: int = 2  # of attention
     tau: int = 4  # steps of an example whose batch does not say
     length: int = 16  # longest sequence, for learned positions
-    prelude: int = 0
-    core: int = 1
-    coda: int = 0
-    read_in: Literal["embedding", "onehot"] = "embedding"
+    prelude: int = 0  # blocks before the loop
+    core: int = 1  # blocks in the loop
+    coda: int = 0  # blocks after the loop
+    read_in: Literal["embedding", "onehot"] = "embedding"  # a table, or a matrix times one-hot tokens
     state: Literal["embedding", "zero"] = "embedding"  # s before the first step
-    injection: Literal["none", "add", "concat"] = "add"
+    injection: Literal["none", "add", "concat"] = "add"  # how e enters each step: not, s + e, or W concat(e, s)
     norm: Literal["layer", "rms"] = "layer"  # layer: affine; rms: without parameters
     activation: Literal["gelu", "gelu_tanh", "relu2"] = "gelu"
-    positions: bool = False  # learned
-    rotary: bool = False
-    causal: bool = True
-    bias: bool = True
-    head_bias: bool = False
-    fused_qkv: bool = False
-    qk_norm: bool = False
+    positions: bool = False  # learned ones, added to the read-in
+    rotary: bool = False  # rotary positions in attention
+    causal: bool = True  # attention looks back only
+    bias: bool = True  # in linear layers other than the head
+    head_bias: bool = False  # in the head
+    fused_qkv: bool = False  # one matrix for queries, keys and values
+    qk_norm: bool = False  # a norm of queries and keys
     norm_in: bool = False  # a norm after the read-in
     loop_norm: bool = False  # a norm at the end of every step
     norm_out: bool = True  # a norm before the head
@@ -144,7 +144,10 @@ class LoopedConfig:
 
     @classmethod
     def looped_gpt(cls, **changes: object) -> LoopedConfig:
-        """The looped GPT of the paper's scalability experiment: 135.1M parameters, 29.5M of them in the loop."""
+        """The looped GPT of the paper's scalability experiment: 135.1M parameters, 29.5M of them in the loop.
+
+        changes: fields to set otherwise.
+        """
         base: dict[str, object] = {
             "vocab": 50304, "classes": 50304, "d": 768, "heads": 12, "tau": 32, "length": 128,
             "prelude": 2, "core": 4, "coda": 2, "injection": "concat", "norm": "rms", "activation": "relu2",
@@ -154,7 +157,10 @@ class LoopedConfig:
 
     @classmethod
     def parity(cls, **changes: object) -> LoopedConfig:
-        """The parity model: one GPT-2 block and a LayerNorm in the loop, additive injection, no positions."""
+        """The parity model: one GPT-2 block and a LayerNorm in the loop, additive injection, no positions.
+
+        changes: fields to set otherwise.
+        """
         base: dict[str, object] = {
             "vocab": 6, "classes": 6, "d": 256, "heads": 64, "tau": 42, "length": 42, "read_in": "onehot",
             "state": "zero", "injection": "add", "activation": "gelu_tanh", "fused_qkv": True, "head_bias": True,
@@ -164,7 +170,10 @@ class LoopedConfig:
 
     @classmethod
     def sudoku(cls, **changes: object) -> LoopedConfig:
-        """The Sudoku model: one bidirectional block with learned positions, no injection."""
+        """The Sudoku model: one bidirectional block with learned positions, no injection.
+
+        changes: fields to set otherwise.
+        """
         base: dict[str, object] = {
             "vocab": 10, "classes": 9, "d": 128, "heads": 4, "tau": 32, "length": 81, "injection": "none",
             "positions": True, "causal": False,

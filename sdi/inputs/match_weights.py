@@ -11,9 +11,9 @@ WRAPPERS = ("module.", "_orig_mod.")  # what distributed training and torch.comp
 def match_names(
     weights: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], complex_names: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The weights under the model's own names; missing, unexpected and misshapen ones are listed.
+    """A checkpoint's weights under the model's parameter names; an error lists missing, unexpected and misshapen ones.
 
-    complex_names: the model's complex parameters; elsewhere, complex weights would lose their imaginary part.
+    complex_names: the model's complex parameters. Complex weights for any other are refused.
 
     >>> match_names({"module.w": 1.0}, {"w": ()})
     {'w': 1.0}
@@ -41,7 +41,7 @@ def match_names(
 
 
 def unwrapped(names: Iterable[str]) -> list[str]:
-    """Names without what a wrapper put before every one of them.
+    """Names without the prefixes of wrappers ("module.", "_orig_mod."), as far as all names share them.
 
     >>> unwrapped(["module._orig_mod.a", "module._orig_mod.b"]), unwrapped(["module.a", "b"])
     (['a', 'b'], ['module.a', 'b'])

@@ -1,4 +1,4 @@
-"""Script: the user's Python file that says what model, loss and data are. It is run: that is its point."""
+"""Script: the user's Python file that defines model, loss and data as functions. Loading it runs it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Script:
 
 
 def load_script(path: Path) -> Script:
-    """Run the file and take its functions; a missing one is named."""
+    """Run the file and return its functions model, loss, train and query; an error names those that are missing."""
     if not path.is_file():
         raise ValueError(f"script {path} does not exist")
     module = _run(path)
@@ -40,9 +40,9 @@ def load_script(path: Path) -> Script:
 
 
 def where_in_script(error: BaseException, script: Path | None = None) -> str | None:
-    """The place in the user's code that an error came from; None if it did not, or if the message is our own.
+    """File, line and function in the user's code where an error was raised; None if sdi itself raised it.
 
-    The user's is the script, and whatever it imports that is not installed.
+    The user's code is the script and whatever it imports that is not an installed package.
     """
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"
@@ -58,7 +58,7 @@ def where_in_script(error: BaseException, script: Path | None = None) -> str | N
 
 
 def _top_package(scope: Mapping[str, Any]) -> str:
-    """Of a module's globals; that of `python -m sdi` has another name than its package's."""
+    """The top-level package that a module's globals belong to; for `python -m sdi`, "sdi", not "__main__"."""
     return str(scope.get("__package__") or scope.get("__name__", "")).partition(".")[0]
 
 
@@ -71,13 +71,13 @@ def _run(path: Path) -> ModuleType:
         raise ValueError(f"script must be a Python file, got {path}")
     module = importlib.util.module_from_spec(spec)
     module.__dict__[MARK] = True
-    sys.modules[spec.name] = module  # where a data loader's workers look for its classes
+    sys.modules[spec.name] = module  # so that a DataLoader's workers can unpickle its classes
     spec.loader.exec_module(module)
     return module
 
 
 def _name(path: Path) -> str:
-    """The file's own name, so that other processes can import it; unless that name is another module's."""
+    """The name to import the script under: the file's stem, so that child processes find it, unless that is taken."""
     other = sys.modules.get(path.stem)
     taken = path.stem in sys.stdlib_module_names or (other is not None and not hasattr(other, MARK))
     return f"sdi_script_{path.stem}" if taken else path.stem

@@ -1,4 +1,4 @@
-"""Settings: what a run's numbers, and how they are made, depend on besides its model and data. Checked once, here.
+"""Settings: the options of a run (sketch, mode, backend, memory, ...), checked when the object is made.
 
 `sdi.attribute` takes them as keywords, a TOML config as keys, runs as one object. A new setting is a field of
 `Settings` with its rule, a line in its docstring, and a line in `SettingsArguments`, which tells type checkers.
@@ -43,26 +43,30 @@ class Settings:
 
     m: numbers kept for each parameter tensor; a mapping gives one for each (`sdi.spread`); None keeps gradients whole,
         without error.
-    spread: give parameters with large gradients more of the bytes of m, and others less, by a look at a few examples.
-        By default, where m is one width of the default sketch and train can be read twice; but a store stays as it was.
-    seed: of the sketches.
-    family: their randomness: "table", fully random; "polynomial", exactly as independent as the theorems ask.
+    spread: give parameters with large gradients a larger share of the numbers that one m for all would take, and others
+        less, as measured on a few training examples. None: true if m is one width of the default sketch and train can
+        be read twice; an existing store is continued as it was begun.
+    seed: the seed of the sketches.
+    family: the randomness of the default sketch: "table", fully independent; "polynomial", hash functions that are
+        2-wise and 4-wise independent, as the theorems assume, for m a power of two.
     sketch: what gradients are sketched with: a shipped name, an import path, a class, or a mapping from patterns of
         parameter names to these (`SketchMap.draw`).
-    mode: whose steps are resolved: "query"; "train", the training example's; "matrix", both; "tracin", none.
-    backend: "fast"; "exact", without sketches or error, and without a store; "reference", dense NumPy for
-        `sdi.reference` models.
-    dtype: of the numbers in the store: "float32", "float16" or "float64".
-    stderr: of scores: "bound", the worst case of the sketch; "estimated", from the sketched numbers themselves, half as
-        wide; "auto", estimated, and for a store that was begun before there was a choice, the bound.
-    repeats: average over so many independent sketches and measure the error from their spread.
-    shard: examples in a file of the store: what a killed run may lose.
-    audit: "first" checks the first batch of each side against autograd and some of its examples alone, and of later
-        batches one example alone in every batch of a new size or number of steps, and for at most 3% of all examples;
-        "every" checks all batches like the first; "off" none.
-    memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
-        hooks as long as they fit into the budget.
-    budget: bytes that a pass may take; by default half of what is free.
+    mode: whose loop steps get scores of their own: "query"; "train", those of the training example; "matrix", both;
+        "tracin", none.
+    backend: "fast", PyTorch with sketches; "exact", PyTorch without sketches, error or store; "reference", dense NumPy
+        for `sdi.reference` models.
+    dtype: the type of stored features: "float32", "float16" or "float64".
+    stderr: how standard errors of scores are computed: "bound", from the sketch's worst case; "estimated", from the
+        sketched numbers themselves, about half as wide; "auto", estimated, or for an existing store as it was begun.
+    repeats: average scores over so many independent sketches, and measure standard errors from their spread.
+    shard: examples per file of the store. A killed run loses at most one unfinished file.
+    audit: "first" checks the first batch of each side against autograd and some of its examples alone, proves of every
+        batch that losses depend on their own examples alone or else asks by values, and runs one example alone in every
+        batch of a new size or number of steps, and for at most 3% of all examples; "every" checks all batches like the
+        first; "off" none.
+    memory: "hooks" keeps the activations of the whole loop; "recompute" keeps the inputs of its units and runs these
+        again in the backward pass; "auto" takes hooks as long as they fit into the budget.
+    budget: bytes of memory that one pass may take; by default half of what is free.
     """
 
     m: Widths = 2048
@@ -113,12 +117,12 @@ class Settings:
 
     @property
     def pass_options(self) -> dict[str, Any]:
-        """What a backend's Featurizer takes."""
+        """The settings that a backend's Featurizer takes as keywords."""
         return {"audit": self.audit, "memory": self.memory, "budget": self.budget}
 
     @property
     def keeps_steps(self) -> dict[str, bool]:
-        """Which side's features keep their steps."""
+        """For each side, whether its features are kept step by step or summed over steps."""
         return {"train": self.mode in ("train", "matrix"), "query": self.mode in ("query", "matrix")}
 
 
@@ -151,7 +155,7 @@ def _width(name: str, value: Any) -> int:
 
 
 def changed(settings: Settings | None, changes: SettingsArguments, verb: str) -> Settings:
-    """Settings with some of them changed; a keyword that is none of them is refused as Python would."""
+    """Settings with some of them changed; TypeError, in Python's words for `verb`, for a keyword that is no setting."""
     for name in changes:
         if name not in NAMES:
             raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{nearest(name, NAMES)}")
@@ -162,7 +166,7 @@ Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 
 def takes_settings(verb: Verb) -> Verb:
-    """Show the settings that a function takes as keywords in its signature and its docstring, each with its default."""
+    """Decorate a function with **settings: its signature and docstring then list every setting with its default."""
     shown = signature(verb)
     own = [p for p in shown.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
     more = [Parameter(f.name, Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type) for f in fields(Settings)]

@@ -1,4 +1,4 @@
-"""torch_archive: whether the zip members of a torch file hold all that its tensors say they hold.
+"""torch_archive: check that every storage in a torch zip file is as long as the tensors in it need.
 
 `torch.load` takes a storage's size from the pickle and its bytes from where the member begins, mapped or not: a member
 that is compressed is mapped as it stands, one that is too short is read beyond its end. So both are looked at here.
@@ -22,7 +22,7 @@ ELEMENT_BYTES = {  # of torch's typed storages; other types are saved as Untyped
 
 
 def is_mappable(path: Path) -> bool:
-    """Whether the file is a zip whose members stand in it as they are, neither compressed nor encrypted."""
+    """Whether the file is a zip whose members are neither compressed nor encrypted, so that mmap=True reads them."""
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as file:
@@ -33,7 +33,7 @@ def is_mappable(path: Path) -> bool:
 
 
 def check_storages(path: Path) -> None:
-    """Refuse a zip with a member twice, or with one that is shorter than the storage that it is for."""
+    """Raise ValueError for a zip with two members of one name, or with a storage shorter than its tensors need."""
     if not zipfile.is_zipfile(path):
         return
     with zipfile.ZipFile(path) as file:
@@ -51,14 +51,14 @@ def check_storages(path: Path) -> None:
 
 
 def _storage_bytes(file: Any) -> dict[str, int]:
-    """The bytes that a torch pickle says each storage has. Nothing that the pickle names is looked up or called."""
+    """Bytes needed of each storage, by key, as a torch pickle states them; no class or function it names is loaded."""
     scan = _Scan(file)
     scan.load()
     return scan.needed
 
 
 class _Inert:
-    """Stands for whatever a pickle names: takes everything, does nothing."""
+    """A stand-in for every class and function that a pickle names: accepts any arguments and does nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
@@ -88,7 +88,7 @@ class _Scan(pickle.Unpickler):
 
 
 def _element_bytes(storage: str) -> int:
-    """Of a storage's class by its name: FloatStorage, 4; UntypedStorage counts bytes."""
+    """Bytes per element, from the name of a storage's class: "FloatStorage" -> 4, "UntypedStorage" -> 1."""
     kind = storage.removesuffix("Storage")
     size = next((size for size, kinds in ELEMENT_BYTES.items() if kind in kinds), None)
     if size is None:

@@ -13,7 +13,10 @@ from sdi.errors import nearest, nearest_or_first
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """values[i, j, ...] with the name of each axis and the label of each place on it. Steps are labelled from 1.
+    """An array with a name for each axis and a label for each index.
+
+    values: the array. dims: the names of its axes, such as ("train", "query", "step").
+    coords: for each axis, the labels of its indices: ids, or step numbers from 1.
 
     >>> a = Labelled(np.eye(2), ("train", "query"), {"train": ("a", "b"), "query": ("x", "y")})
     >>> a.sel(train="b").values
@@ -42,7 +45,10 @@ class Labelled:
         return f"Labelled({sizes})\n{self.values!r}"
 
     def sel(self, **labels: Any) -> Labelled:
-        """The part at these labels; the axes named disappear."""
+        """The sub-array at these labels: `sel(train="a", step=3)` drops the axes "train" and "step".
+
+        labels: a label for each axis to drop; labels are compared as text.
+        """
         index: list[Any] = [slice(None)] * len(self.dims)
         for dim, label in labels.items():
             self._check_dim(dim)
@@ -51,12 +57,13 @@ class Labelled:
         return Labelled(self.values[tuple(index)], dims, {d: self.coords[d] for d in dims})
 
     def sum(self, dim: str) -> Labelled:
+        """The sum over one axis. dim: its name."""
         self._check_dim(dim)
         dims = tuple(d for d in self.dims if d != dim)
         return Labelled(self.values.sum(axis=self.dims.index(dim)), dims, {d: self.coords[d] for d in dims})
 
     def position(self, dim: str, label: Any) -> int:
-        """Where a label stands on an axis; labels are compared as they are written."""
+        """The index of a label on an axis. dim: the axis's name. label: compared as text."""
         places = [str(c) for c in self.coords[dim]]
         if str(label) not in places:
             raise ValueError(f"no {dim} {label!r} among {len(places)}{nearest_or_first(str(label), places)}")

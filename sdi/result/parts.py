@@ -28,16 +28,19 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Of some training examples' influence on one query: sdi (train, parameter, step), tracin (train, parameter)."""
+    """The influence of some training examples on one query, split by parameter; what `parts` returns."""
 
-    query: str
-    sdi: Labelled
-    tracin: Labelled
-    stderr: Labelled
-    tracin_stderr: Labelled
+    query: str  # its id
+    sdi: Labelled  # (train, parameter, step)
+    tracin: Labelled  # (train, parameter): the sum over steps, and what enters outside the loop
+    stderr: Labelled  # standard errors of sdi
+    tracin_stderr: Labelled  # standard errors of tracin
 
     def plot(self, path: str | Path, *, train: Any = None) -> None:
-        """Draw one training example, by default the first: a row for each parameter (needs matplotlib)."""
+        """Draw the influence of one training example, with a row for each parameter (needs matplotlib).
+
+        path: the picture to write. train: the example's id; by default the first.
+        """
         from sdi.result.plot import plot_parts
 
         plot_parts(self.sdi, self.query, expand(path), train)
@@ -46,8 +49,10 @@ class Parts:
 def parts(
     store: Store, checkpoints: Sequence[Checkpoint], query: str, train: Sequence[str], stderr: str = "auto"
 ) -> Parts:
-    """Which parameters carry the influence of these training examples on the steps of a query.
+    """The influence of some training examples on the steps of a query, split by parameter, with standard errors.
 
+    store: a store that holds the steps of its queries. checkpoints: those to sum over, from `find_checkpoints`.
+    query: the id of a query. train: ids of training examples.
     stderr: "bound", "estimated", or "auto", as the store was begun.
     """
     bars = store.bars(stderr)

@@ -16,7 +16,7 @@ from sdi.scores.standard_error import Z95
 
 
 def plot_trajectories(sdi: Labelled, stderr: Labelled, path: Path, query: Any, k: int, side: str) -> None:
-    """See `Result.plot`. Without a query, the first is drawn. side: whose loop steps these are."""
+    """Draw `Result.plot`. query: its id, by default the first. side: whose loop steps are drawn, "query" or "train"."""
     k = whole("k", k)
     at_least_one("k", k)
     query = sdi.coords["query"][0] if query is None else query

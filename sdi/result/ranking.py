@@ -25,16 +25,16 @@ class TopRow(NamedTuple):
     score: float
     stderr: float
     late: float  # share of |score| in the later half of the loop; NaN without steps
-    tied: bool  # the next row, shown or not, might as well stand here: the difference is within noise
+    tied: bool  # the difference to the next row, shown or not, is within noise: their order is not certain
 
 
 @dataclass(frozen=True)
 class Top:
-    """A ranking. Prints as a table."""
+    """The training examples that most influence a query, best first. Prints as a table; iterates over its rows."""
 
-    query: str
-    steps: str
-    by: str
+    query: str  # its id
+    steps: str  # which steps were summed, in words
+    by: str  # how it is sorted: "signed", "absolute" or "late"
     rows: tuple[TopRow, ...]
 
     def __iter__(self) -> Iterator[TopRow]:
@@ -55,7 +55,7 @@ class Top:
 
 
 def check_order(k: int, by: str, late: float = LATE) -> int:
-    """k as Python's own integer; a ranking that cannot be made is refused."""
+    """Check the arguments of a ranking, and return k as a Python int."""
     k = whole("k", k)
     at_least_one("k", k)
     one_of("by", by, ORDERS)
@@ -64,7 +64,10 @@ def check_order(k: int, by: str, late: float = LATE) -> int:
 
 
 def order_keys(scores: Float[Array, "..."], shares: Float[Array, "..."] | None, by: str, late: float) -> Array:
-    """What to sort by, largest first; -inf for what is to be left out."""
+    """The numbers to sort by, largest first; -inf marks examples to leave out.
+
+    shares: each example's share of influence in the later half of the loop. late: the least share, for by="late".
+    """
     if by == "signed":
         return np.asarray(scores)
     if by == "absolute" or shares is None:
@@ -75,9 +78,10 @@ def order_keys(scores: Float[Array, "..."], shares: Float[Array, "..."] | None, 
 def top_rows(
     ids: list[str], order: Sequence[int], scores: Array, keys: Array, errors: Array, late: Array, k: int
 ) -> tuple[TopRow, ...]:
-    """The first k rows in this order, of which the last may be tied with one that is not shown.
+    """The first k rows of a ranking, each marked as tied if the next one's key differs by no more than noise.
 
-    What was ordered are the keys: two scores of opposite signs may be tied by size.
+    ids, scores, keys, errors, late: of all examples. order: their indices, sorted by key, best first.
+    Keys are compared, not scores: by "absolute", two scores of opposite signs can be tied.
     """
     rows = []
     for place, i in enumerate(order[:k]):

@@ -1,4 +1,4 @@
-"""Result: the scores of a run, labelled; asked, plotted, saved and loaded.
+"""Result: the scores of a run with labels and standard errors; ranks, summarises, plots, saves and loads them.
 
 `by_checkpoint` has the dims (checkpoint, train, query, step), weighted by eta. Other modes have other step axes:
 "train" the training example's steps, "matrix" both (train_step, step), "tracin" none.
@@ -34,7 +34,7 @@ STEP_AXES: dict[str, tuple[str, ...]] = {  # of each mode
 class Result:
     """Scores with standard errors, and how they were made."""
 
-    mode: str
+    mode: str  # whose steps the scores have: "query", "train", "matrix" (both) or "tracin" (none)
     by_checkpoint: Labelled  # (checkpoint, train, query, steps of the mode), weighted by eta
     outside: Labelled  # (train, query): what enters outside the loop, so that steps + outside = TracIn
     stderr: Labelled  # of `sdi`: (train, query, steps of the mode)
@@ -80,7 +80,7 @@ class Result:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know: an eta of 0, calls outside the loop."""
+        """Remarks on the run: an eta of 0, calls outside the loop, parameters left out, doubtful error bars."""
         called = "body modules also act outside the loop: the steps of `sdi` and `outside` add up to `tracin`"
         return [*self.info.get("notes", []), *([called] if np.any(self.outside.values) else [])]
 
@@ -93,10 +93,12 @@ class Result:
         by: str = "signed",
         late: float = LATE,
     ) -> Top:
-        """The k training examples that most influence a query at these steps (from 1, both ends included).
+        """The k training examples that most influence a query.
 
+        k: how many rows. query: its id.
+        steps: a step or a slice of steps, from 1, both ends included; None: all, and what enters outside the loop.
         by: "signed", largest first; "absolute"; or "late", as absolute among the examples that have at least a share
-        `late` of their influence in the later half of the loop.
+            `late` of their influence in the later half of the loop.
         """
         k = check_order(k, by, late)
         j = self.tracin.position("query", query)
@@ -121,7 +123,7 @@ class Result:
         return Top(str(query), words, by, top_rows(ids, order, scores, keys, errors, shares, k))
 
     def summary(self) -> dict[str, Labelled]:
-        """Per query: energy (query, step), and from it late mass, centre of mass and horizon; cancellation per pair."""
+        """By name: energy (query, step); late_mass, centre_of_mass and horizon (query); cancellation (train, query)."""
         self._need_steps("summary")
         coords = self.sdi.coords
         energy = summaries.energy(self.sdi.values)
@@ -140,7 +142,7 @@ class Result:
         }
 
     def summary_by_group(self, groups: Mapping[str, str]) -> dict[str, dict[str, Labelled]]:
-        """`summary` with the energy of each group of training examples alone; `groups` maps train ids to names."""
+        """`summary` for each group of training examples, by its name. groups: the group's name of every train id."""
         self._need_steps("summary_by_group")
         train = [str(i) for i in self.sdi.coords["train"]]
         missing = [i for i in train if i not in groups]
@@ -163,7 +165,10 @@ class Result:
         return Result(self.mode, info=self.info, **{n: cut(a) if "train" in a.dims else a for n, a in arrays.items()})
 
     def plot(self, path: str | Path, *, query: Any = None, k: int = 5) -> None:
-        """Draw the trajectories of the k strongest training examples on a query (needs matplotlib)."""
+        """Draw the trajectories of the k strongest training examples on a query (needs matplotlib).
+
+        path: the picture to write. query: its id; by default the first. k: how many trajectories.
+        """
         from sdi.result.plot import plot_trajectories
 
         self._need_steps("plot")
@@ -171,7 +176,7 @@ class Result:
         plot_trajectories(self.sdi, self.stderr, expand(path), query, k, side)
 
     def save(self, path: str | Path) -> None:
-        """One safetensors file: arrays and their labels, sealed by a sha256; no code. `sdi.load` reads it."""
+        """Write one safetensors file with arrays, labels and a sha256, which `sdi.load` reads. path: the file."""
         arrays = {n: getattr(self, n) for n in ARRAYS}
         write_whole(expand(path), result_bytes(self.mode, arrays, self.info))
 
@@ -181,7 +186,7 @@ class Result:
 
 
 def load(path: str | Path) -> Result:
-    """A result that was saved; refused if it was altered since."""
+    """Read a result that `Result.save` wrote; refused if the file was altered since. path: the file."""
     path = expand(path)
     if path.is_dir():
         raise ValueError(

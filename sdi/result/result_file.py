@@ -1,4 +1,4 @@
-"""How a result stands on disk: one safetensors file of arrays, whose metadata hold their labels and a seal of it all.
+"""The file format of a result: one safetensors file; its metadata hold the arrays' labels and a sha256 of the file.
 
 Version 1 had no seal: such a file is read as it is, as long as its labels make sense.
 """
@@ -22,7 +22,7 @@ KEYS = {"version", "mode", "labels", "info"}
 
 
 def result_bytes(mode: str, arrays: Mapping[str, Labelled], info: Mapping[str, Any]) -> bytes:
-    """The whole file."""
+    """The content of a result's file."""
     labels = {n: {"dims": a.dims, "coords": {d: list(a.coords[d]) for d in a.dims}} for n, a in arrays.items()}
     meta = {"sha256": HOLE, "version": VERSION, "mode": mode, "labels": labels, "info": dict(info)}
     tensors = {n: np.ascontiguousarray(a.values) for n, a in arrays.items()}

@@ -1,4 +1,4 @@
-"""scoring: a store -> a Result, checkpoint by checkpoint."""
+"""score: from the features in a store to a Result, checkpoint by checkpoint."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def make_result(
     taus: Sequence[Array],
     info: Mapping[str, Any],
 ) -> Result:
-    """Label one array per checkpoint of each kind. A model may take more steps at one checkpoint than at another."""
+    """A Result from one array per checkpoint of each kind; where checkpoints differ in steps, zeros fill up."""
     by_checkpoint = stack(main)
     dims = ("train", "query", *STEP_AXES[mode])
     coords: dict[str, tuple[Any, ...]] = {
@@ -95,19 +95,19 @@ def make_result(
 
 
 def stack(arrays: Sequence[Array]) -> Array:
-    """One array with a leading axis, shorter ones padded with zeros."""
+    """Arrays stacked along a new first axis, after padding the last axes with zeros to a common length."""
     shape = np.max([a.shape for a in arrays], axis=0)
     return np.stack([np.pad(a, [(0, int(s - k)) for s, k in zip(shape, a.shape, strict=True)]) for a in arrays])
 
 
 def etas(checkpoint: Checkpoint, store: Store) -> Float[Array, "P"]:
-    """The weight of each parameter's part at a checkpoint."""
+    """The eta of each of the store's parameters at a checkpoint."""
     return np.array([checkpoint.eta_of(b.name) for b in store.blocks])
 
 
 def weigh(features: Features, eta: Float[Array, "P"]) -> Features:
-    """Every parameter's part times its eta."""
-    with np.errstate(over="ignore", invalid="ignore"):  # an error says more
+    """Features with each parameter's columns multiplied by its eta."""
+    with np.errstate(over="ignore", invalid="ignore"):  # the error below says more than a warning
         columns = np.repeat(eta, [b.stop - b.start for b in features.blocks]).astype(features.values.dtype)
         values = features.values * columns
         outside = None if features.outside is None else features.outside * columns

@@ -1,4 +1,4 @@
-"""topk: the strongest training examples per query, over mapped shards, without an n x q x tau array.
+"""stream_top: rank training examples per query from memory-mapped shards, without an n x q x tau array.
 
 Training rows pass by in blocks, straight from the mapped file into one matrix product with the query's steps; a block's
 scores are reduced to one number per target and merged into the k best so far. A target is a query, or one of its steps.
@@ -27,7 +27,7 @@ BLOCK_BYTES = 64 << 20
 
 
 class Target(NamedTuple):
-    """What the training examples are ranked for: the steps first to last of a query; all and outside if `whole`."""
+    """What to rank for: the steps first to last of a query, summed; if `whole`, all steps and what enters outside."""
 
     query: int
     first: int
@@ -35,7 +35,7 @@ class Target(NamedTuple):
     whole: bool
 
     def of(self, features: Features) -> Float[Array, "D"]:
-        """By linearity, steps may be summed before the product."""
+        """The target's steps of the query's features, summed: by linearity this may be done before the product."""
         steps = features.phi[self.query, self.first - 1 : self.last].sum(axis=0)
         return steps + features.outside[self.query] if self.whole and features.outside is not None else steps
 
@@ -55,8 +55,13 @@ def stream_top(
     train: Sequence[str] | None = None,
     stderr: str = "auto",
 ) -> list[Top]:
-    """The k best training examples for each query at these steps; what `Result.top` gives, for stores of any size.
+    """The k training examples that most influence each query: what `Result.top` gives, for stores of any size.
 
+    store: a store that holds the steps of its queries. checkpoints: those to sum over, from `find_checkpoints`.
+    queries: ids of queries. k: rows per ranking.
+    steps: a step or a slice of steps, from 1, both ends included; None: all, and outside the loop.
+    by: "signed", largest first; "absolute"; or "late", as absolute among the examples with at least a share `late` of
+        their influence in the later half of the loop.
     each_step: a ranking for every one of the steps, query by query.
     train: the ids to rank; None: all in the store, those of earlier runs among them.
     stderr: "bound", "estimated", or "auto", as the store was begun.

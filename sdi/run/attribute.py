@@ -112,7 +112,7 @@ def make_stores(folder: Path, job: Job, points: Sequence[Checkpoint], sides: Map
 
 
 def store_config(model: Any, loss: Any, loop: Loop, settings: Settings) -> dict[str, Any]:
-    """What features depend on besides the sketch, and the m whose bytes were spread: a store refuses another."""
+    """The settings that stored features depend on besides the sketch; a store refuses to be filled with others."""
     return {
         **({"spread": settings.m} if settings.spread else {}),
         "model": model_fingerprint(model),
@@ -156,7 +156,7 @@ def average(results: Sequence[Result]) -> Result:
 
 
 def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[str] = ()) -> dict[str, Any]:
-    """What a result says of how it was made, and what a reader should know."""
+    """The `info` of a Result: settings, checkpoints, versions and notes."""
     notes = list(also)
     for p in points:
         rates = p.eta if isinstance(p.eta, dict) else {"all": p.eta}

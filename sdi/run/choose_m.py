@@ -1,4 +1,4 @@
-"""choose_m: what sketch width a wanted error needs, by the bound, and by a pilot batch of one's own."""
+"""choose_m: the sketch width for a wanted error, from the worst-case bound and measured on a batch of the user's."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ def choose_m(
     backend: str = "fast",
     sketch: SketchSpec = "tensor",
 ) -> ChosenM:
-    """The smallest power of two for a standard error of at most target * |g| |phi|.
+    """The smallest power of two m for a standard error of at most target * |g| |phi|.
+
+    target: the wanted relative error, such as 0.05. sketch: the sketch to use, as `SketchMap.draw` takes it.
+    model, loss, loop, batch: what to measure on, all or none. backend: its backend.
+    pilot_m, repeats, seed: width, number and first seed of the sketches that the error is measured with.
 
     The bound holds for any gradients. With a model, a loss, a loop and one batch, the error is also measured, from the
     spread of `repeats` sketches of width `pilot_m`, scaled as 1 / sqrt(m), and measured again at the m that this gives;
@@ -71,12 +75,15 @@ def choose_m(
     bound = smallest_m(target, power_of_two=True) if plain else bound_of(shapes, target, sketch)
 
     def error_at(m: int) -> float:
-        sketches = [SketchMap.draw(shapes, m, seed + r, sketch=sketch) for r in range(repeats)]
-        return relative_error([verbs.featurize(model, loss, batch, loop=loop, sketch=s) for s in sketches])
+        runs = []
+        for r in range(repeats):  # the same passes over one batch, but for the sketch: one audit is enough
+            drawn, audit = SketchMap.draw(shapes, m, seed + r, sketch=sketch), "off" if r else "first"
+            runs.append(verbs.Featurizer(model, loss, loop=loop, sketch=drawn, audit=audit)(batch))
+        return relative_error(runs)
 
     pilot_error = error_at(pilot_m)
     m = min(_power_of_two(pilot_m * (pilot_error / target) ** 2), bound)
-    # What fits into pilot_m numbers was kept there, without error: at another m, the error is measured again.
+    # Parameters with at most pilot_m entries were kept whole, without error; so it is measured again at the new m.
     # Doubled, not scaled: from a small m, 1 / sqrt(m) overshoots.
     while m < bound and (pilot_error if m == pilot_m else error_at(m)) > target:
         m *= 2

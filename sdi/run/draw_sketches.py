@@ -1,4 +1,4 @@
-"""The sketches of a run: one, or several with the seeds that follow one another; and where the store of each is."""
+"""The sketches of a run, one per repeat with consecutive seeds, and the folder of each one's store."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def sketch_seeds(settings: Settings) -> range:
 
 
 def store_folder(settings: Settings, folder: Path, seed: int) -> Path:
-    """The store of one sketch: the run's folder, or, if there are several sketches, a folder of its own in there."""
+    """The folder of one sketch's store: the run's own, or seed-N in it if there are several sketches."""
     return folder if settings.repeats == 1 else folder / f"seed-{seed}"
 
 
 def draw_sketch(
     settings: Settings, shapes: Mapping[str, tuple[int, ...]], seed: int, widths: Widths = None
 ) -> SketchMap:
-    """The sketch of a seed, with these widths where m is spread; with m=None, one that keeps gradients whole."""
+    """The sketch map of a seed. widths: instead of settings.m, if m is spread. m=None keeps gradients whole."""
     m = settings.m if widths is None else widths
     if m is not None:
         return SketchMap.draw(shapes, m, seed, settings.family, settings.sketch)

@@ -1,4 +1,4 @@
-"""fill: checkpoints x sides -> a store with the features of every example. What is there is not made again."""
+"""fill: compute the features of every example at every checkpoint and store them; what is stored is not made again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sdi.store.store import Row, Store
 
 @dataclass(frozen=True)
 class Progress:
-    """What a long run says of itself after every batch."""
+    """How far a run is; passed to `progress` after every batch."""
 
     checkpoint: int  # from 1
     checkpoints: int
@@ -31,7 +31,7 @@ class Progress:
 
 @dataclass
 class Job:
-    """Everything that does not change from batch to batch."""
+    """What a run needs for every batch: backend, model, loss, loop, settings, and whom to tell of progress."""
 
     backend: Backend
     model: Any
@@ -85,9 +85,9 @@ class Side:
         return tuple(self.contents or ())
 
     def look(self) -> None:
-        """One pass for the ids alone, so that what is wrong with them is said before any work is done.
+        """Read the loader once for its ids alone, so that errors in them are raised before any work is done.
 
-        Not of an iterator, which can be read only once. Nothing is kept: examples may be drawn anew in every pass.
+        Does nothing for an iterator, which can be read only once. Keeps nothing: examples may differ in the next pass.
         """
         if not self.looked and not isinstance(self.loader, Iterator):
             for _ in self.read():
@@ -95,9 +95,9 @@ class Side:
             self.contents, self.looked = None, True
 
     def read(self) -> Iterator[Examples]:
-        """One pass. Other examples than before, or an id that names another one now, are refused.
+        """Read the loader once. Refuses other ids than in the first pass, and an id whose content has changed.
 
-        Of other shapes, an example may be the same, padded to the longest of another batch.
+        Content is compared only between equal shapes: the same example may be padded to another length.
         """
         now: dict[str, tuple[str, str]] = {}
         for examples in read_batches(self.loader, self.name):
@@ -121,7 +121,7 @@ class Side:
 
 @contextmanager
 def told_where(place: str) -> Iterator[None]:
-    """Errors of ours say at which checkpoint, too."""
+    """Add the place (the checkpoint) to the message of errors that the library raises."""
     try:
         yield
     except (ValueError, AuditError) as error:
@@ -137,7 +137,7 @@ def _featurizer(job: Job, store: Store, steps: bool) -> Any:
 
 
 class _Weights:
-    """Loads a checkpoint the first time that an example needs it, and never twice."""
+    """Loads a checkpoint into the model when the first example needs it, and only once."""
 
     def __init__(self, job: Job, checkpoint: Checkpoint) -> None:
         self.job, self.checkpoint, self.model = job, checkpoint, None

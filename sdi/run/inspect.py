@@ -1,4 +1,4 @@
-"""inspect: what a run will do, see and cost, before it is started. Nothing is written.
+"""inspect: checkpoints, coverage, sizes, time and memory of a run, before it is started. Nothing is written.
 
 One batch of each side is run three times at the first checkpoint: once to load what libraries load on first use, once
 for the plan and the memory, once for the clock.
@@ -24,7 +24,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Side:
-    """One loader: its examples, and what a batch of it took."""
+    """One loader ("train" or "query"): its examples, and the time and memory of one batch."""
 
     examples: int
     batch: int  # examples of the batch that was timed
@@ -121,9 +121,9 @@ def _stored_examples(the: Run, side: str) -> int:
 
 
 def _measure(work: Callable[[], Any]) -> tuple[Any, float, int | None]:
-    """What it gives, the seconds of a second time, and the peak of memory over what was held before the first.
+    """Run `work` twice: its result, the seconds of the second run, and the peak of memory above that held before.
 
-    The first time takes pages that the second finds ready: watched alone, the second would seem to need none.
+    Memory is watched over both runs: the first takes pages that the second reuses.
     """
     give_back()
     held = start_peak()

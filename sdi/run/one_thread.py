@@ -1,4 +1,4 @@
-"""one_thread: PyTorch on one thread for a while. Threads that share the work of small tensors wait for one another."""
+"""one_thread: run PyTorch on one thread within a block. For small tensors several threads are slower than one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that this process, or another, holds, as the system sees it. Linux (/proc), and glibc for giving back."""
+"""Resident memory of a process now and at its peak. Needs Linux (/proc); `give_back` needs glibc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def status(pid: int | str, name: str) -> int:
-    """Bytes that the system says of a process: `VmRSS` is what it holds, `VmHWM` the most it ever held."""
+    """A line of /proc/PID/status in bytes. name: "VmRSS", resident memory, or "VmHWM", its peak."""
     with open(f"/proc/{pid}/status") as lines:
         for line in lines:
             if line.startswith(name + ":"):
@@ -19,14 +19,17 @@ def status(pid: int | str, name: str) -> int:
 
 
 def give_back() -> None:
-    """Give back to the system what is free in this process, so that it is not counted as held."""
+    """Collect garbage and return free memory to the system (malloc_trim), so that it does not count as resident."""
     gc.collect()
     with suppress(AttributeError, OSError):  # not glibc: nothing to trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def start_peak() -> int | None:
-    """Put the peak mark back to what is held now, and return that; None where the system does not say."""
+    """Reset the peak of memory and return the memory held now, in bytes; None where the system does not tell.
+
+    With CUDA, the device's memory is measured; else the resident memory of this process.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -39,7 +42,7 @@ def start_peak() -> int | None:
 
 
 def read_peak() -> int | None:
-    """The most that was held since `start_peak`."""
+    """The peak of memory since `start_peak`, in bytes; None where the system does not tell."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())

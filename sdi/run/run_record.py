@@ -69,7 +69,7 @@ def save_record(
     result: Path,
     scored: bool = True,
 ) -> None:
-    """Write what a run used to its folder, and the result that it saved, if it scored."""
+    """Write run.json to a run's folder. scored: whether the run saved the file `result`."""
     manifest = folder / "manifest.json"
     content = {
         "version": VERSION,

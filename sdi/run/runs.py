@@ -1,4 +1,4 @@
-"""Runs: a config, carried out. `run` is `sdi.attribute`; `featurize` fills the store only, `score` only reads it.
+"""Run a config: `run` calls `sdi.attribute`; `featurize` only fills the store, `score` only reads it.
 
 Everything in a run's folder comes from here: the store's own files, `run.toml`, `run.json` and the result.
 """
@@ -33,7 +33,7 @@ Tell = Callable[[Progress], None]
 
 
 class Loader:
-    """What a script's train() or query() gives, as often as asked; a generator is made anew each time."""
+    """The batches of a script's train() or query(), which can be iterated again: a generator is made anew each time."""
 
     def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
         self.make = make
@@ -48,13 +48,13 @@ class Loader:
 
     @property
     def batches(self) -> int | None:
-        """How many, where the loader can tell."""
+        """The number of batches, if the loader has a length; else None."""
         return len(self.first) if isinstance(self.first, Sized) else None
 
 
 @dataclass
 class Run:
-    """A config with its script; what is costly is made when first asked for."""
+    """A config with its script, checkpoints, model and data, each loaded when first used."""
 
     config: Config
     made: int = 0  # features made in this process, and those found in the store, over all checkpoints
@@ -94,25 +94,25 @@ class Run:
 
     @property
     def settings(self) -> Settings:
-        """The config's, with `spread` as the store has it, or will have it."""
+        """The config's settings with `spread` decided: as the existing store has it, else by the default."""
         return settled(self.config.settings, self.config.store)
 
     def place(self, seed: int) -> Path:
-        """The store of one sketch, where `attribute` puts it."""
+        """The folder of the store of one sketch."""
         return store_folder(self.config.settings, self.config.store, seed)
 
     def draw(self, shapes: dict[str, tuple[int, ...]], seed: int) -> SketchMap:
-        """The sketch of a seed. Where m is spread, with the widths of the store; before there is one, one m for all."""
+        """The sketch map of a seed; if m is spread, with the store's widths, or with one m if there is no store yet."""
         settings = self.settings
         widths = stored_widths(self.place(settings.seed)) if settings.spread else None
         return draw_sketch(settings, shapes, seed, widths)
 
     def made_with(self, model: Any, loss: Any) -> dict[str, Any]:
-        """What the store's features are made with, besides the sketch."""
+        """The settings that the store's features depend on besides the sketch."""
         return store_config(model, loss, self.config.loop, self.settings)
 
     def watch(self, tell: Tell) -> Tell:
-        """Count what is made and what is reused, and write the run's config as soon as there is a store for it."""
+        """`tell`, preceded by counting features made and reused, and by writing run.toml once the store exists."""
 
         def told(progress: Progress) -> None:
             key = (progress.checkpoint, progress.side)
@@ -135,7 +135,7 @@ class Run:
 
 
 def run(the: Run, tell: Tell = lambda progress: None) -> Result:
-    """`sdi.attribute` as the config says. The result is saved."""
+    """Call `sdi.attribute` with the config's settings, and save the result. tell: called after every batch."""
     c = the.config
     exact = c.settings.backend == "exact"
     result = attribute(
@@ -154,7 +154,7 @@ def run(the: Run, tell: Tell = lambda progress: None) -> Result:
 
 
 def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[str, ...]]:
-    """Fill the store; what is there is not made again. Returns the ids of each side."""
+    """Add the features that the store lacks, and return the ids of each side. tell: called after every batch."""
     c = the.config
     if c.settings.backend == "exact":
         raise ValueError("backend 'exact' keeps no features; use `sdi run`, or another backend")
@@ -169,7 +169,7 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
 
 
 def score(the: Run) -> Result:
-    """From the store alone: the data is read for its ids, the model is not built. The result is saved."""
+    """Score the store's features and save the result. The script's data is read for its ids; no model is built."""
     c = the.config
     if c.settings.backend == "exact":
         raise ValueError("backend 'exact' keeps no features to score; use `sdi run`")
@@ -197,7 +197,7 @@ def check_filled(store: Store, points: Sequence[Checkpoint], ids: Mapping[str, S
 
 
 def open_stores(the: Run, loss: Any = None) -> list[Store]:
-    """The run's stores as they stand, if they were made with the config's settings."""
+    """Open the run's stores; refused if they were made with other settings than the config's."""
     stores = []
     for seed in sketch_seeds(the.config.settings):
         place = the.place(seed)

@@ -1,4 +1,4 @@
-"""exact: scores without a sketch and without a store, training gradients held in memory."""
+"""score_exactly: scores without a sketch and without a store; all training gradients are held in memory."""
 
 from __future__ import annotations
 

@@ -29,19 +29,22 @@ from sdi.store.features import Features
 
 
 def spread(pilot: Features, m: int) -> dict[str, int]:
-    """A width for each parameter, in all at most the numbers that one width m for each would take.
+    """A sketch width for each parameter, larger where gradients are large; in all no more numbers than one m for each.
 
     pilot: features of some examples like those to come, from a sketch of any width (a sketch keeps norms well enough),
-    step-resolved if steps will be scored. Give the answer to `SketchMap.draw` or `attribute` as their m.
+    step-resolved if steps will be scored.
+    m: the width whose numbers are spread.
+
+    Give the answer to `SketchMap.draw` or `attribute` as their m.
     """
     check_m(m)
     return best_widths(costs(pilot), {b.name: prod(b.shape) for b in pilot.blocks}, m)
 
 
 def best_widths(cost: Mapping[str, float], sizes: Mapping[str, int], m: int) -> dict[str, int]:
-    """What `share` gives for the numbers of one m; one m for all where rounding leaves that as the best.
+    """The widths that `share` gives for as many numbers as one m takes; or one m for all, if that has less error.
 
-    None gets less than a thirty-second of m: a norm that is seen through a few numbers makes a poor error bar.
+    No width is below m / 32: error bars need norms, which too few numbers do not show.
     """
     equal = {name: min(m, size) for name, size in sizes.items()}
     widths = share(cost, sizes, sum(equal.values()), max(1, m // 32))
@@ -53,15 +56,15 @@ def best_widths(cost: Mapping[str, float], sizes: Mapping[str, int], m: int) -> 
 
 
 def costs(pilot: Features) -> dict[str, float]:
-    """a_p c_p of each parameter."""
+    """a_p c_p of each parameter (see the module's text), from features of some examples."""
     squares = {b.name: _squared_norms(pilot, b.start, b.stop) for b in pilot.blocks}
     return {b.name: (2.0 if len(b.shape) == 1 else 6.0) * float(np.prod(squares[b.name])) for b in pilot.blocks}
 
 
 def share(cost: Mapping[str, float], sizes: Mapping[str, int], total: int, least: int = 1) -> dict[str, int]:
-    """Widths that sum to at most `total` and make sum of cost / width small; a width that reaches its size costs none.
+    """Widths with a sum of at most `total` that make sum(cost / width) small; a parameter kept whole has no cost.
 
-    least: no width is less, but where a parameter is.
+    sizes: entries of each parameter. least: no width is smaller, except that of a parameter with fewer entries.
 
     >>> share({"large": 16.0, "small": 1.0, "tiny": 1.0}, {"large": 999, "small": 999, "tiny": 10}, total=60)
     {'large': 40, 'small': 10, 'tiny': 10}
@@ -85,7 +88,7 @@ def share(cost: Mapping[str, float], sizes: Mapping[str, int], total: int, least
 
 
 def _squared_norms(pilot: Features, start: int, stop: int) -> tuple[float, float]:
-    """Of the gradients and of the step gradients of one parameter, summed over examples and steps."""
+    """(sum |g|^2, sum |phi|^2) of the columns start to stop, over examples and steps."""
     g = pilot.g[:, start:stop].astype(np.float64)
     values = pilot.values[..., start:stop].astype(np.float64)
     return float((g * g).sum()), float((values * values).sum())
@@ -107,7 +110,7 @@ def _kept(root: Mapping[str, float], sizes: Mapping[str, int], total: int, floor
 
 
 def _spend(widths: dict[str, int], cost: Mapping[str, float], sizes: Mapping[str, int], total: int) -> dict[str, int]:
-    """What rounding left over goes where a step to the next width gains most per number."""
+    """Spend what rounding left of `total`: raise the width that lowers the error most per number, while any fits."""
     while True:
         left = total - sum(widths.values())
         gains = {}

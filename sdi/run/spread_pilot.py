@@ -1,7 +1,7 @@
-"""pilot: the widths of a run that spreads its bytes, from the first examples of its training side.
+"""The sketch widths of a run with spread=True, measured on its first training examples.
 
-They are looked at once, before the run's sketch is drawn, with a sketch of their own: scores stay unbiased. A store
-that is there already says what widths it was made with, and whether it was spread.
+They are measured before the run's sketch is drawn, with a sketch of another seed, so that scores stay unbiased. An
+existing store keeps the widths it was made with.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from sdi.run.spread import best_widths, costs
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.store import Store
 
-EXAMPLES, WIDTH = 8, 256  # at most; what a sketch of this width says of a norm is within some per cent
-SEED = -1  # no run's
+EXAMPLES, WIDTH = 8, 256  # examples measured at most, and the sketch's width: norms come out within a few per cent
+SEED = -1  # which no run may have
 
 
 def settled(settings: Settings, folder: Path | None, train: Iterable[Any] | None = None) -> Settings:
-    """The settings with `spread` decided, where it was left open: as the store in a folder has it, or by the default.
+    """The settings with spread=None replaced by True or False: as the store in `folder` has it, else by the default.
 
-    By default, the bytes of one width of the default sketch are spread, for which the rule is made, with tables, which
-    any width may have; not where train is an iterator, whose first batch would be used up.
+    The default is True for one m, sketch="tensor" and family="table" (other families need a power of two), unless
+    `train` is an iterator, whose first batch would be used up.
     """
     if settings.spread is not None:
         return settings
@@ -44,7 +44,7 @@ def settled(settings: Settings, folder: Path | None, train: Iterable[Any] | None
 def run_widths(
     place: Path, job: Job, points: Sequence[Checkpoint], sides: Mapping[str, Side], m: Any
 ) -> dict[str, int]:
-    """The widths of the store in a folder, or, where there is none yet, those that a pilot gives."""
+    """The widths of the store at `place`; if there is none yet, those that `pilot_widths` measures."""
     stored = stored_widths(place)
     if stored is None:
         sides["query"].look()  # before every checkpoint is loaded
@@ -53,7 +53,7 @@ def run_widths(
 
 
 def pilot_widths(job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m: int) -> dict[str, int]:
-    """The best widths for the bytes of one m: errors are summed over the checkpoints, each with its eta."""
+    """The best widths for the numbers of one m, with the error summed over checkpoints, weighted by eta^2."""
     shapes = job.backend.body_shapes(job.model, job.loop)
     sizes = {name: prod(shape) for name, shape in shapes.items()}
     sketch = SketchMap.draw(shapes, WIDTH, SEED)
@@ -70,7 +70,7 @@ def pilot_widths(job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m
 
 
 def stored_widths(place: Path) -> dict[str, int] | None:
-    """Of the store in a folder; None where there is none, or one of a single m."""
+    """The width of each parameter in the store at `place`; None if there is no store, or one with a single m."""
     if not (place / "manifest.json").is_file():
         return None
     recipe = Store(place).sketch.recipe or {}

@@ -1,4 +1,4 @@
-"""verify: run the paper's statements, or their mutants, and say what became of each."""
+"""verify: check the paper's statements, or that their mutants are rejected, and report each verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sdi.files import write_whole
 
 @dataclass(frozen=True)
 class Verification:
-    """The rows of the table, and the places where the paper contradicts itself."""
+    """What `verify` found: a report per statement, and the paper's errata."""
 
     reports: list[Any]
     errata: list[dict[str, Any]]
@@ -24,7 +24,7 @@ class Verification:
         return all(report.holds for report in self.reports)
 
     def save(self, path: Path, **context: object) -> None:
-        """Written whole or not at all."""
+        """Write all verdicts and errata as JSON. path: the file, written whole or not at all."""
         content = {
             **context,
             "passed": self.passed,
@@ -41,9 +41,10 @@ def verify(
     statements: Path | None = None,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Verification:
-    """Check every statement whose name matches `only`; with `mutants`, that every wrong claim is rejected.
+    """Check the paper's statements, or, with `mutants`, check that their wrong variants are rejected.
 
-    `statements` is a file of the user's own, checked after the paper's.
+    only: a pattern of statement names. thorough: more and larger cases.
+    statements: a file of the user's own, checked after the paper's. progress: called with each statement's name.
     """
     checks = room("proofs_checks")
     if statements is not None:

@@ -1,4 +1,4 @@
-"""The variance of scores, estimated: what each sketch's own numbers show, widened for what they cannot.
+"""The variance of scores, estimated from the sketched numbers, with a margin for the error of that estimate.
 
 An estimate is made of the same numbers as the score. Where g and phi are alike, a score that is too small by a share r
 of itself has a standard error that is too small by as much: the miss of an interval is one-sided, and more frequent
@@ -30,7 +30,7 @@ CHUNK_BYTES = 1 << 25  # of one array of pairs, or of features
 def estimated_variance(
     sketch: SketchMap, train: Float[Array, "n ... D"], query: Float[Array, "q ... D"], eta: Float[Array, "P"]
 ) -> Float[Array, "n ... q ..."]:
-    """Of the scores of one checkpoint, from sketched features."""
+    """The estimated variance of one checkpoint's scores, from sketched features. eta: of each parameter."""
     x, y = (side.reshape(-1, side.shape[-1]) for side in (train, query))
     rows = max(1, CHUNK_BYTES // (8 * max(len(y), x.shape[1])))
     parts = [_of_rows(sketch, x[i : i + rows], y, eta) for i in range(0, max(len(x), 1), rows)]
@@ -53,12 +53,12 @@ def _of_rows(
 
 
 def _unit(x: Float[Array, "n m"]) -> tuple[Float[Array, "n m"], Float[Array, "n"]]:
-    """Rows of length one, in their dtype, whose fourth powers neither overflow nor vanish; and their lengths."""
+    """Rows scaled to norm one (so that fourth powers neither overflow nor underflow), and their norms."""
     size = np.sqrt(np.square(x, dtype=np.float64).sum(axis=1))
     return (x / np.where(size > 0, size, 1.0)[:, None]).astype(x.dtype), size
 
 
 def estimate_of(sketch: Sketch, pairs: Pairs) -> Float[Array, "n q"]:
-    """One parameter's; of a user's sketch, which a store does not hold as a class, the bound that it claims."""
+    """One parameter's estimated variance; for a user's sketch, or one without an estimate, the bound that it claims."""
     own = getattr(sketch, "variance_estimate", None) if is_own(sketch) else None
     return np.asarray(worst_case(sketch) * pairs.norms if own is None else own(pairs))

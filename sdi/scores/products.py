@@ -28,7 +28,9 @@ Phi = Features | Array
 
 
 def tracin(g_train: G, g_query: G) -> Float[Array, "n q"]:
-    """Influence of each training example on each query.
+    """Influence of each training example on each query: the inner products of their gradients.
+
+    g_train: gradients (n, d) or Features. g_query: gradients (q, d) or Features.
 
     >>> tracin(np.ones((2, 5)), np.ones((3, 5))).shape
     (2, 3)
@@ -40,6 +42,8 @@ def tracin(g_train: G, g_query: G) -> Float[Array, "n q"]:
 def sdi(g_train: G, phi_query: Phi) -> Float[Array, "n q tau"]:
     """Influence of each training example on each loop step of each query.
 
+    g_train: gradients (n, d) or Features. phi_query: step gradients (q, tau, d) or Features.
+
     >>> sdi(np.ones((2, 5)), np.ones((1, 3, 5))).shape
     (2, 1, 3)
     """
@@ -50,6 +54,8 @@ def sdi(g_train: G, phi_query: Phi) -> Float[Array, "n q tau"]:
 def sdi_train(phi_train: Phi, g_query: G) -> Float[Array, "n q tau"]:
     """Influence of each loop step of each training example on each query.
 
+    phi_train: step gradients (n, tau, d) or Features. g_query: gradients (q, d) or Features.
+
     >>> sdi_train(np.ones((2, 3, 5)), np.ones((1, 5))).shape
     (2, 1, 3)
     """
@@ -58,7 +64,9 @@ def sdi_train(phi_train: Phi, g_query: G) -> Float[Array, "n q tau"]:
 
 
 def step_matrix(phi_train: Phi, phi_query: Phi) -> Float[Array, "n q tau_train tau_query"]:
-    """Influence of each training step on each query step.
+    """Influence of each loop step of each training example on each loop step of each query.
+
+    phi_train, phi_query: step gradients (n, tau, d) and (q, tau', d), or Features.
 
     >>> step_matrix(np.ones((2, 3, 5)), np.ones((1, 4, 5))).shape
     (2, 1, 3, 4)
@@ -68,21 +76,29 @@ def step_matrix(phi_train: Phi, phi_query: Phi) -> Float[Array, "n q tau_train t
 
 
 def outside(g_train: G, query: Features) -> Float[Array, "n q"]:
-    """The part of TracIn that enters the query outside its loop; zero when there was none."""
+    """The part of TracIn that enters the query outside its loop; zeros if there is none.
+
+    g_train: gradients (n, d) or Features. query: Features.
+    """
     check_pair(g_train, query)
     part = np.zeros_like(query.g) if query.outside is None else query.outside
     return g_of(g_train) @ part.T
 
 
 def by_parameter(g_train: Features, phi_query: Features) -> dict[str, Float[Array, "n q tau"]]:
-    """`sdi` split over parameters: which module, at which step. The parts sum to `sdi`."""
+    """`sdi` split over parameters, by parameter name; the parts sum to `sdi`.
+
+    g_train, phi_query: Features of training examples, and step-resolved ones of queries.
+    """
     check_pair(g_train, phi_query)
     g, phi = g_train.g, phi_query.phi
     return {b.name: sdi(g[:, b.start : b.stop], phi[..., b.start : b.stop]) for b in phi_query.blocks}
 
 
 def over_checkpoints(scores: Sequence[ArrayLike], eta: Sequence[float]) -> Float[Array, "..."]:
-    """Scores summed over checkpoints with weight eta.
+    """The sum over checkpoints of eta * scores.
+
+    scores: one array per checkpoint, all of one shape. eta: one weight per checkpoint.
 
     >>> over_checkpoints([[1.0, 2.0], [3.0, 4.0]], eta=[0.5, 0.25])
     array([1.25, 2.  ])
@@ -99,7 +115,7 @@ def over_checkpoints(scores: Sequence[ArrayLike], eta: Sequence[float]) -> Float
 
 
 def check_pair(train: Features | Array, query: Features | Array) -> None:
-    """Refuse to multiply what was not made alike."""
+    """SketchMismatch if two Features have different sketches or parameters; arrays must agree in their last axis."""
     if isinstance(train, Features) and isinstance(query, Features):
         train.check_matches(query)
         return

@@ -1,4 +1,4 @@
-"""How sure a sketched score is: a standard error for each, from the bound on its variance or from an estimate of it.
+"""Standard errors of sketched scores, from the bound on their variance or from an estimate of it.
 
 A score is sum_k eta_k sum_p <S g_p, S phi_p> over checkpoints k and parameters p. Sketches of different parameters are
 independent, so within a checkpoint variances add; all checkpoints share one sketch, so between them standard deviations
@@ -34,7 +34,7 @@ ROUNDING = {np.dtype(np.float16): 2.0**-11}
 
 
 class Sizes(NamedTuple):
-    """Features, and of each parameter's part: the square of its norm, and the variance that rounding adds to it."""
+    """Features with, for each parameter, the squared norm of its part and the variance that rounding adds to it."""
 
     values: Float[Array, "... D"]
     squares: Float[Array, "... P"]
@@ -42,7 +42,7 @@ class Sizes(NamedTuple):
 
 
 def sizes(features: Features, dtype: np.dtype, whole: bool) -> Sizes:
-    """Of features that were stored as dtype; if whole, of their sum over steps."""
+    """The `Sizes` of features that were stored as dtype; if whole, those of their sum over steps."""
     values = features.g if whole else features.values
     squares = block_norms(values, features)
     if dtype not in ROUNDING:
@@ -57,7 +57,7 @@ def sizes(features: Features, dtype: np.dtype, whole: bool) -> Sizes:
 def standard_error(
     sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"], bars: str = "bound"
 ) -> Float[Array, "n ..."]:
-    """Standard deviations of one checkpoint's scores, train (n, ...) against query, as `bars` says."""
+    """Standard deviations of one checkpoint's scores. eta: of each parameter. bars: "bound" or "estimated"."""
     pairs = _variances(sketch, train, query, eta, bars)
     added = sum(np.tensordot(a, b, axes=(-1, -1)) for a, b in pairs)
     if bars == "bound":
@@ -68,7 +68,7 @@ def standard_error(
 def standard_error_by_parameter(
     sketch: SketchMap, train: Sizes, query: Sizes, eta: Float[Array, "P"], bars: str = "bound"
 ) -> Float[Array, "n ... P"]:
-    """The same of each parameter's part: train (n, P) against queries (..., P)."""
+    """Standard deviations of each parameter's part of one checkpoint's scores, as `standard_error`."""
     pairs = _variances(sketch, train, query, eta, bars)
     added = sum(a.reshape(len(a), *[1] * (b.ndim - 1), -1) * b for a, b in pairs)
     if bars == "bound":
@@ -92,7 +92,7 @@ def _variances(
 
 
 def doubts(sketch: SketchMap, bars: str = "bound") -> list[str]:
-    """What a reader should know of error bars: norms are seen through the sketch, which may miss them altogether."""
+    """Notes for the result on error bars that cover less than 95%, because sketched norms may be far too small."""
     factors = {name: worst_case(one) for name, one in sketch.sketches.items()}
     wide = {name: factor for name, factor in factors.items() if factor >= 1}
     skewed = {name: factor for name, factor in factors.items() if factor >= SKEWED[bars]}

@@ -13,7 +13,9 @@ Array = np.ndarray
 
 
 def energy(scores: Float[Array, "n q tau"]) -> Float[Array, "q tau"]:
-    """How much influence acts on each step of each query: sum over training examples of |sdi|.
+    """How much influence acts on each step of each query: the sum over training examples of |sdi|.
+
+    scores: sdi trajectories (n, q, tau). Returns (q, tau).
 
     >>> energy(np.array([[[1.0, -2.0]], [[-1.0, 1.0]]]))
     array([[2., 3.]])
@@ -22,7 +24,9 @@ def energy(scores: Float[Array, "n q tau"]) -> Float[Array, "q tau"]:
 
 
 def late_mass(energy: Float[Array, "... tau"], first: int | Array | None = None) -> Float[Array, "..."]:
-    """The share of energy at steps `first` and later; by default the second half. `first` may differ by row.
+    """The share of energy at steps `first` and later.
+
+    energy: (..., tau). first: a step, from 1, or one for each row; by default that where the second half begins.
 
     >>> late_mass(np.array([1.0, 1.0, 1.0, 5.0]))
     array(0.75)
@@ -37,7 +41,7 @@ def late_mass(energy: Float[Array, "... tau"], first: int | Array | None = None)
 
 
 def centre_of_mass(energy: Float[Array, "... tau"]) -> Float[Array, "..."]:
-    """The mean step, weighted by energy.
+    """The mean step, from 1, weighted by energy (..., tau).
 
     >>> centre_of_mass(np.array([0.0, 1.0, 1.0]))
     array(2.5)
@@ -48,7 +52,7 @@ def centre_of_mass(energy: Float[Array, "... tau"]) -> Float[Array, "..."]:
 
 
 def horizon(energy: Float[Array, "... tau"], level: float = 0.9) -> Float[Array, "..."]:
-    """The influence horizon: the first step by which a share `level` of the energy has acted.
+    """The influence horizon: the first step by which a share `level` of the energy (..., tau) has acted.
 
     >>> horizon(np.array([8.0, 1.0, 0.5, 0.5]))
     array(2.)
@@ -62,7 +66,9 @@ def horizon(energy: Float[Array, "... tau"], level: float = 0.9) -> Float[Array,
 
 
 def cancellation(scores: Float[Array, "... tau"]) -> Float[Array, "..."]:
-    """1 - |sum over steps| / sum over steps of |.|: 0 if all steps pull one way, 1 if they cancel entirely.
+    """1 - |sum over steps| / sum over steps of |.|: 0 if all steps have one sign, 1 if they cancel entirely.
+
+    scores: trajectories (..., tau).
 
     >>> cancellation(np.array([[1.0, 1.0], [1.0, -1.0]]))
     array([0., 1.])
@@ -72,7 +78,7 @@ def cancellation(scores: Float[Array, "... tau"]) -> Float[Array, "..."]:
 
 
 def self_influence(g: Float[Array, "n D"]) -> Float[Array, "n"]:
-    """TracIn of each example on itself: |g|^2, a proxy for how much it is memorised.
+    """TracIn of each example on itself: |g|^2, a proxy for how much it is memorised. g: gradients (n, d).
 
     >>> self_influence(np.array([[3.0, 4.0]]))
     array([25.])
@@ -82,7 +88,7 @@ def self_influence(g: Float[Array, "n D"]) -> Float[Array, "n"]:
 
 
 def cross_mass(tracin: Float[Array, "n q"]) -> Float[Array, "n"]:
-    """Cross-influence mass of each training example: sum over queries of |TracIn|.
+    """Cross-influence mass of each training example: the sum over queries of |TracIn|. tracin: (n, q).
 
     >>> cross_mass(np.array([[1.0, -2.0]]))
     array([3.])

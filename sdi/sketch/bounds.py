@@ -27,7 +27,7 @@ Array = np.ndarray
 
 
 def count_sketch_variance(x: Shaped[Array, "... d"], y: Shaped[Array, "... d"], m: int) -> Any:
-    """Exact variance of <CS x, CS y>.
+    """Exact variance of <CS x, CS y> for a CountSketch of width m. x, y: vectors (..., d).
 
     >>> float(count_sketch_variance(np.ones(2), np.ones(2), m=4))
     1.0
@@ -53,7 +53,7 @@ def tensor_sketch_terms(X: Shaped[Array, "... d d2"], Y: Shaped[Array, "... d d2
 
 
 def tensor_sketch_variance(X: Shaped[Array, "... d d2"], Y: Shaped[Array, "... d d2"], m: int) -> Any:
-    """Exact variance of <TS X, TS Y>.
+    """Exact variance of <TS X, TS Y> for a TensorSketch of width m. X, Y: matrices (..., d_out, d_in).
 
     >>> float(tensor_sketch_variance(np.ones((2, 2)), np.ones((2, 2)), m=2))
     24.0
@@ -118,7 +118,9 @@ def checkpoint_bound(variances: Shaped[Array, "K ..."], eta: Float[Array, "K"]) 
 
 
 def smallest_m(relative_error: float, power_of_two: bool = False) -> int:
-    """The smallest m whose worst case has a standard deviation of at most relative_error * |g| |p|.
+    """The smallest m at which a TensorSketch's standard deviation is at most relative_error * |g| |p| for any g and p.
+
+    relative_error: the wanted error, such as 0.05. power_of_two: only powers of two are considered.
 
     >>> smallest_m(0.05), smallest_m(0.05, power_of_two=True)
     (2401, 4096)
@@ -131,7 +133,7 @@ def smallest_m(relative_error: float, power_of_two: bool = False) -> int:
         while tensor_sketch_factor(m) > target:
             m *= 2
         return m
-    # 2c/m^2 + 6/m <= t holds for every m from the root of t m^2 - 6 m - 4 on; odd m come through a little earlier.
+    # 2c/m^2 + 6/m <= t holds for every m above the root of t m^2 - 6 m - 4 = 0, and for some smaller odd m.
     start = max(1, ceil((3 + sqrt(9 + 4 * target)) / target) - 3)
     m = max(1, min(start, ceil((3 + sqrt(9 + 2 * target)) / target) - 2))
     while tensor_sketch_factor(m) > target:

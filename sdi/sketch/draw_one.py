@@ -1,4 +1,4 @@
-"""draw_one: the sketch of one parameter, kept whole if it is small, else drawn from its class and looked at."""
+"""draw_one: the sketch of one parameter: `Keep` if it has at most m entries, else drawn from its class and checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
 
 
 def draw_one(spec: str | type, name: str, shape: Shape, m: int, seed: int, family: str) -> Sketch:
-    """`spec` is a name, a path or a class; shapes with more than two axes are taken for matrices."""
+    """The sketch of one parameter; more than two axes are taken as a matrix. spec: a name, a path or a class."""
     if prod(shape) < 1:
         raise ValueError(f"parameter {name!r} must have at least one entry, got shape {shape}")
     cls: Any = load_sketch(spec)

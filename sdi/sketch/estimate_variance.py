@@ -20,7 +20,7 @@ Array = np.ndarray
 
 
 class Pairs(NamedTuple):
-    """Every a with every b, and what all estimates need of them."""
+    """n sketched vectors a and q sketched vectors b, with the norms and products of all pairs."""
 
     a: Float[Array, "n m"]
     b: Float[Array, "q m"]
@@ -32,7 +32,7 @@ class Pairs(NamedTuple):
         return cls(a, b, np.outer(np.square(a).sum(axis=-1), np.square(b).sum(axis=-1)), a @ b.T)
 
     def unknown(self) -> Float[Array, "n q"]:
-        """Where there are no two numbers to compare."""
+        """The estimate where a sample variance cannot be taken, for lack of two numbers: infinity for every pair."""
         return np.full(self.norms.shape, np.inf)
 
 
@@ -46,14 +46,14 @@ def half_bound(factor: float, pairs: Pairs) -> Float[Array, "n q"]:
 
 
 def between(factor: float, pairs: Pairs, sample: Float[Array, "n q"]) -> Float[Array, "n q"]:
-    """The sample's variance, at most the half bound, at least (1 + cos^2) / 2 of it: a half to all."""
+    """`sample`, clipped to at most the half bound and at least (1 + cos^2) / 2 times the half bound."""
     most, whole = half_bound(factor, pairs), factor * pairs.norms
     share = np.divide(most, whole, out=np.zeros_like(most), where=whole > 0)  # (1 + cos^2) / 2
     return np.asarray(np.clip(sample, share * most, most))
 
 
 def over_frequencies(pairs: Pairs) -> Float[Array, "n q"]:
-    """Of TensorSketch, up to its part in 1 / m^2: 2/m times the variance of Re(A B*) over the frequencies of a and b.
+    """TensorSketch's variance without its part in 1 / m^2: 2/m times the variance of Re(A B*) over frequencies of a, b.
 
     A sketch's Fourier coefficients at two frequencies w and w' with w != +-w' are products of sums over random buckets
     whose phases cancel: the products A B* are uncorrelated, all with the mean x.y, and those at 0 < w < m/2 with one
@@ -71,7 +71,7 @@ def over_frequencies(pairs: Pairs) -> Float[Array, "n q"]:
 
 
 def over_entries(pairs: Pairs, out_of: int) -> Float[Array, "n q"]:
-    """Of m entries chosen out of so many without replacement: m (1 - m / out_of) times the variance of a_k b_k."""
+    """The variance for m entries sampled without replacement from `out_of`: m (1 - m / out_of) Var(a_k b_k)."""
     m = pairs.a.shape[-1]
     if m < 2:
         return pairs.unknown()
@@ -80,7 +80,7 @@ def over_entries(pairs: Pairs, out_of: int) -> Float[Array, "n q"]:
 
 
 def over_grid(pairs: Pairs, k: tuple[int, int], drawn: tuple[bool, bool]) -> Float[Array, "n q"]:
-    """Of a two-sided projection: k1 times the variance of the k1 rows' sums, plus k2 times that of the columns'.
+    """The variance for a two-sided projection: k1 times the variance of the k1 row sums, plus k2 times that of columns.
 
     Rows are drawn alike given the columns, and columns given the rows: a two-way table. What both sides do together is
     counted twice, so this is at least the variance, on average. A side that was not drawn adds nothing.
@@ -98,7 +98,7 @@ def over_grid(pairs: Pairs, k: tuple[int, int], drawn: tuple[bool, bool]) -> Flo
 
 
 def _squares(F: Array) -> Float[Array, "n m"]:
-    """Columns whose products sum to that of Re(A B*)^2 = (a c + b d)^2, for A = a + ib and B = c + id."""
+    """Factors whose inner product over frequencies is the sum of Re(A B*)^2 = (a c + b d)^2, A = a + ib, B = c + id."""
     return np.concatenate([np.square(F.real), np.square(F.imag), 2**0.5 * F.real * F.imag], axis=1)
 
 

@@ -22,7 +22,7 @@ from sdi.inputs.settings import FAMILIES
 
 
 def bits(count: int, *words: object) -> UInt64[np.ndarray, "count"]:
-    """`count` uniform 64-bit integers, a pure function of `words`.
+    """`count` uniform 64-bit integers, a pure function of `words` (any values with a text, such as seed and name).
 
     >>> bool((bits(3, "a", 1) == bits(5, "a", 1)[:3]).all())
     True
@@ -43,7 +43,7 @@ def check_family(family: str, m: int) -> None:
 
 
 def draw_buckets(d: int, m: int, family: str, *words: object) -> Int[np.ndarray, "d"]:
-    """Bucket of each index. The modulo's bias is below m / 2^64."""
+    """The bucket, from 0 to m - 1, of each of d indices, drawn from `words`. The modulo's bias is below m / 2^64."""
     if family == "table":
         return (bits(d, *words, "h") % np.uint64(m)).astype(np.int64)
     k = field_degree(d, m)
@@ -52,7 +52,7 @@ def draw_buckets(d: int, m: int, family: str, *words: object) -> Int[np.ndarray,
 
 
 def draw_signs(d: int, m: int, family: str, *words: object) -> Int8[np.ndarray, "d"]:
-    """Sign of each index."""
+    """The sign, -1 or +1, of each of d indices, drawn from `words`. m only sets the field of the polynomials."""
     if family == "table":
         return signs_of(bits(d, *words, "s"))
     k = field_degree(d, m)
@@ -61,7 +61,7 @@ def draw_signs(d: int, m: int, family: str, *words: object) -> Int8[np.ndarray, 
 
 
 def sign_bits(count: int, *words: object) -> Int8[np.ndarray, "count"]:
-    """`count` signs from one bit each: for tables too large to spend 64 on every one."""
+    """`count` independent signs, from one random bit each, for large tables."""
     unpacked = np.unpackbits(bits(-(-count // 64), *words).astype("<u8").view(np.uint8), count=count, bitorder="little")
     return (1 - 2 * unpacked.view(np.int8)).astype(np.int8)
 

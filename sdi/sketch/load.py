@@ -34,7 +34,9 @@ MARK = "__sdi_sketch_file__"
 
 
 def load_sketch(spec: str | type) -> type:
-    """The class that a name stands for: shipped, "package.module:Class", "path/to/file.py:Class", or the class itself.
+    """The sketch class that a spec names.
+
+    spec: a shipped name ("tensor"), "package.module:Class", "path/to/file.py:Class", or a class, which is returned.
 
     >>> load_sketch("exact").__name__
     'Keep'
@@ -62,12 +64,12 @@ def load_sketch(spec: str | type) -> type:
 
 
 def is_shipped(spec: Any) -> bool:
-    """Whether a text is a name of the library's own, so that loading it runs no code of a user."""
+    """Whether a spec is the name of a shipped sketch, so that loading it runs no user's code."""
     return isinstance(spec, str) and (spec in SHIPPED or SPARSE.fullmatch(spec) is not None)
 
 
 def sketch_text(spec: SketchSpec) -> Any:
-    """What to write down for a spec: a text, or for a mapping one text per pattern. Never a folder: these move.
+    """A spec as text for files (for a mapping, one text per pattern), without folders, so that files can be moved.
 
     >>> sketch_text("tensor"), sketch_text("some/where/mine.py:Mine")
     ('tensor', 'mine.py:Mine')
@@ -90,7 +92,7 @@ def sketch_text(spec: SketchSpec) -> Any:
 
 
 def sketch_for(spec: SketchSpec, parameter: str) -> str | type:
-    """The spec of one parameter: of a mapping, that of the first pattern that its name matches."""
+    """The spec for one parameter: if `spec` is a mapping, the value of the first pattern that matches its name."""
     if not isinstance(spec, Mapping):
         return spec
     for pattern, part in spec.items():
@@ -121,7 +123,7 @@ def _import(module: str, spec: str) -> ModuleType:
 
 
 def _run_file(path: Path) -> ModuleType:
-    """Run a file as a module, once for each content of each file."""
+    """Run a file as a module and remember it; it is run again only if the file was modified since."""
     path = path.expanduser().resolve()
     if not path.is_file():
         raise ValueError(f"sketch must be in a Python file, got {path}, which does not exist")
@@ -150,7 +152,7 @@ NEEDED = ("draw", "shape", "size", "tables", "apply", "apply_outer", "variance_f
 
 
 def _checked(cls: type, spec: str) -> type:
-    """The class, if it could draw sketches at all. Its instances are looked at when they are drawn."""
+    """The class; TypeError if it has no `draw` or lacks abstract methods. What it draws is checked in `draw_one`."""
     if not callable(getattr(cls, "draw", None)):
         raise TypeError(f"sketch {spec!r} has no classmethod draw(shape, m, *, seed, name), so it is no sketch class")
     left = sorted(getattr(cls, "__abstractmethods__", ()))

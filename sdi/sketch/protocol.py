@@ -40,10 +40,16 @@ class Sketch(Protocol):
 
     @classmethod
     def draw(cls, shape: Shape, m: int, *, seed: int, name: str) -> Sketch:
-        """A pure function of its arguments. Its randomness should come from `sdi.sketch.bits(count, seed, name)`."""
+        """Draw a sketch: a pure function of its arguments.
+
+        shape: of the parameter, a vector's (d,) or a matrix's (d_out, d_in). m: the most numbers it may give.
+        seed, name: the run's seed and the parameter's name; randomness should come from
+            `sdi.sketch.bits(count, seed, name)`.
+        """
 
     @property
-    def shape(self) -> Shape: ...
+    def shape(self) -> Shape:
+        """The shape of the parameter."""
 
     @property
     def size(self) -> int:
@@ -51,23 +57,23 @@ class Sketch(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Of its tables."""
+        """The bytes of its tables."""
 
     def tables(self) -> Mapping[str, Array]:
         """Its randomness as arrays, by name."""
 
     def apply(self, x: Shaped[Array, "..."]) -> Shaped[Array, "... size"]:
-        """The sketch of arrays (..., *shape), by definition; linear."""
+        """The sketch of arrays x of shape (..., *shape), by definition; linear."""
 
     def apply_outer(self, u: Shaped[Array, "... T d_out"], v: Shaped[Array, "... T d_in"]) -> Shaped[Array, "... size"]:
-        """The sketch of the sum over T of outer(u, v)."""
+        """The sketch of the sum over T of outer(u, v), for u (..., T, d_out) and v (..., T, d_in)."""
 
     def variance_factor(self) -> float:
         """A claim: Var <S x, S y> <= factor * |x|^2 |y|^2 for all x and y."""
 
 
 class LinearSketch(ABC):
-    """What a sketch can do, from its shape, its size, its tables and `apply`."""
+    """A base class for sketches: derives the rest of `Sketch` from `draw`, `shape`, `size`, `tables` and `apply`."""
 
     kind: ClassVar[str]  # in identities and files; the class's name, if it says nothing else
 
@@ -78,7 +84,13 @@ class LinearSketch(ABC):
 
     @classmethod
     @abstractmethod
-    def draw(cls, shape: Shape, m: int, *, seed: int, name: str) -> Sketch: ...
+    def draw(cls, shape: Shape, m: int, *, seed: int, name: str) -> Sketch:
+        """Draw a sketch: a pure function of its arguments.
+
+        shape: of the parameter, (d,) or (d_out, d_in). m: the most numbers it may give.
+        seed, name: the run's seed and the parameter's name. Some classes also take
+        family: the hash family, "table" or "polynomial".
+        """
 
     @property
     @abstractmethod
@@ -90,16 +102,21 @@ class LinearSketch(ABC):
 
     @abstractmethod
     def tables(self) -> Mapping[str, Array]:
-        """The randomness, by name: what `identity` hashes and JSON holds."""
+        """The randomness as arrays, by name: what `identity` hashes and JSON holds."""
 
     @abstractmethod
-    def apply(self, x: Shaped[Array, "..."]) -> Shaped[Array, "... size"]: ...
+    def apply(self, x: Shaped[Array, "..."]) -> Shaped[Array, "... size"]:
+        """The sketch of arrays x of shape (..., *shape), by definition; linear."""
 
     @abstractmethod
-    def variance_factor(self) -> float: ...
+    def variance_factor(self) -> float:
+        """A claim: Var <S x, S y> <= factor * |x|^2 |y|^2 for all x and y."""
 
     def apply_outer(self, u: Shaped[Array, "... T d_out"], v: Shaped[Array, "... T d_in"]) -> Shaped[Array, "... size"]:
-        """By forming the sum of outer products, as many examples at a time as CHUNK_BYTES hold."""
+        """The sketch of the sum over T of outer(u, v), for u (..., T, d_out) and v (..., T, d_in).
+
+        The outer products are formed, for as many examples at a time as CHUNK_BYTES hold.
+        """
         u, v = self._check_pair(u, v)
         lead = u.shape[:-2]
         u, v = (side.reshape(prod(lead), *side.shape[-2:]) for side in (u, v))
@@ -165,7 +182,7 @@ def matrix_shape(shape: Shape) -> tuple[int, int]:
 
 
 def kind_of(sketch: Sketch) -> str:
-    """The word for its class in identities and files."""
+    """The name of a sketch's class in identities and files."""
     return str(getattr(sketch, "kind", type(sketch).__name__))
 
 

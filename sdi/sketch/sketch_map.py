@@ -32,10 +32,10 @@ Array = np.ndarray
 
 
 class Block(NamedTuple):
-    """Where one parameter's part of a feature stands: columns start to stop - 1."""
+    """The columns of a feature that belong to one parameter: start to stop - 1."""
 
-    name: str
-    shape: Shape
+    name: str  # of the parameter
+    shape: Shape  # of the parameter
     start: int
     stop: int
 
@@ -52,7 +52,10 @@ def _width_of_each(shapes: Mapping[str, Shape], m: int | Mapping[str, int]) -> d
 
 @dataclass(frozen=True, eq=False)
 class SketchMap:
-    """The sketch of every parameter, in order. Make one with `draw`, `keep`, or from sketches of your own.
+    """One sketch per body parameter. Make one with `draw`, `keep`, or from sketches of your own.
+
+    shapes: the shape of each parameter, by name. sketches: the sketch of each.
+    recipe: the arguments of `draw`, if it was drawn.
 
     >>> SketchMap.draw({"w": (64, 64), "b": (64,)}, m=128, seed=0).blocks
     (Block(name='w', shape=(64, 64), start=0, stop=128), Block(name='b', shape=(64,), start=128, stop=192))
@@ -87,9 +90,11 @@ class SketchMap:
         family: str = "table",
         sketch: SketchSpec = "tensor",
     ) -> SketchMap:
-        """Sketches for parameters of these shapes.
+        """Draw a sketch for each parameter, from the seed and the parameter's name alone.
 
+        shapes: the shape of each parameter, by name.
         m: one width for all, or one for each (see `sdi.spread`).
+        seed: the seed of all sketches.
         family: of the default sketch's hashes, "table" or "polynomial".
         sketch: a shipped name, "package.module:Class", "path/to/file.py:Class", a class, or a mapping from patterns of
         parameter names ("*.bias") to any of these, of which the first that matches counts.
@@ -111,7 +116,7 @@ class SketchMap:
 
     @classmethod
     def keep(cls, shapes: Mapping[str, Shape]) -> SketchMap:
-        """No sketch at all: every parameter kept, flattened. What `featurize` uses when none is given."""
+        """A map that keeps every parameter whole, flattened: the default of `featurize`. shapes: by parameter name."""
         return cls(sketches={name: Keep(tuple(shape)) for name, shape in shapes.items()}, shapes=shapes)
 
     @property
@@ -153,7 +158,10 @@ class SketchMap:
         return hash(self.identity)
 
     def apply(self, arrays: Mapping[str, Shaped[Array, "..."]]) -> Shaped[Array, "... D"]:
-        """The sketch of one array per parameter, shape (..., *parameter shape), by definition."""
+        """The sketches of one array per parameter, side by side, by definition.
+
+        arrays: by parameter name, of shape (..., *parameter shape), with the same leading axes.
+        """
         if set(arrays) != set(self.sketches):
             odd = sorted(set(arrays) ^ set(self.sketches))
             raise SketchMismatch(
@@ -173,7 +181,7 @@ class SketchMap:
         return np.concatenate(parts, axis=-1)
 
     def check_shapes(self, shapes: Mapping[str, Shape]) -> None:
-        """Refuse to be used for parameters other than those it was made for."""
+        """SketchMismatch if `shapes`, by parameter name, are not those that the map was made for."""
         for name, shape in shapes.items():
             if name not in self.shapes:
                 raise SketchMismatch(
@@ -215,7 +223,7 @@ class SketchMap:
 
     @classmethod
     def from_json(cls, text: str) -> SketchMap:
-        """The map that `to_json` wrote; refused if it does not come out with the identity written there.
+        """The map whose `to_json` is `text`; refused if its identity is not the one written there.
 
         >>> s = SketchMap.draw({"w": (9, 9)}, m=16, seed=3)
         >>> SketchMap.from_json(s.to_json()) == s
@@ -237,7 +245,7 @@ class SketchMap:
 
 
 def _drawn_again(shapes: Mapping[str, Shape], recipe: Mapping[str, Any], read: Mapping[str, Sketch]) -> SketchMap:
-    """The map of a recipe, where the sketches of a user's classes are those read. Only shipped names are loaded."""
+    """The map drawn again from a recipe. Sketches of a user's classes are taken from `read`; no user's code is run."""
     rule = recipe.get("sketch", "tensor")
     drawn = {name: shape for name, shape in shapes.items() if name not in read}
     for name in drawn:

@@ -26,14 +26,17 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """phi or g for n examples, with all that is needed to refuse being multiplied with something else."""
+    """Step gradients phi, or whole gradients g, of n examples, with the sketch and parameters they belong to.
 
-    values: Float[Array, "n tau D"] | Float[Array, "n D"]
-    tau: Int[Array, "n"]
-    blocks: tuple[Block, ...]
+    Features of different sketches or parameters refuse to be multiplied.
+    """
+
+    values: Float[Array, "n tau D"] | Float[Array, "n D"]  # phi, or g: summed over steps
+    tau: Int[Array, "n"]  # steps that each example took
+    blocks: tuple[Block, ...]  # the columns of each parameter
     sketch: str  # SketchMap.label
-    outside: Float[Array, "n D"] | None = None
-    ids: tuple[str, ...] = ()
+    outside: Float[Array, "n D"] | None = None  # the part of g from outside the loop; None if there is none
+    ids: tuple[str, ...] = ()  # of the examples; by default "0", "1", ...
     fingerprints: dict[str, str] = field(default_factory=dict)  # of the model and the data
 
     def __post_init__(self) -> None:
@@ -96,7 +99,7 @@ class Features:
         return g if self.outside is None or not self.has_steps else g + self.outside
 
     def block(self, name: str) -> slice:
-        """The columns of one parameter."""
+        """The columns of `values` that belong to one parameter. name: the parameter's."""
         for b in self.blocks:
             if b.name == name:
                 return slice(b.start, b.stop)
@@ -104,9 +107,9 @@ class Features:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Features]) -> Features:
-        """The examples of several Features, one after the other; fewer steps are padded with zeros.
+        """One Features with the examples of all `parts`, in order; fewer steps are padded with zeros.
 
-        Where every part's examples were only numbered, from 0, the whole's are numbered anew.
+        If no part's examples had ids of their own, the whole's are numbered from 0.
         """
         if not parts:
             raise ValueError("parts must hold at least one Features, got none")
@@ -138,7 +141,7 @@ class Features:
         )
 
     def check_matches(self, other: Features, names: Sequence[str] = ("train", "query")) -> None:
-        """Refuse to be multiplied with features of another sketch or other parameters."""
+        """SketchMismatch if `other` has another sketch or other parameters. names: what to call the two in messages."""
         if self.sketch != other.sketch:
             raise SketchMismatch(
                 f"{names[0]} features use sketch {self.sketch}, {names[1]} features {other.sketch}; "

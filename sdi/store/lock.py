@@ -1,7 +1,7 @@
-"""locked: one process at a time, by a lock that the system drops when the process ends, however it ends.
+"""locked: a lock file that one process at a time holds; the system releases it when the process ends, also if killed.
 
-A lock belongs to the open file, which a forked process shares: one that outlives the run, such as a stuck worker of a
-DataLoader, would hold it on. So every child closes its copy as soon as it is forked.
+Forked children share the open file, and with it the lock: a stuck DataLoader worker that outlives the run would keep
+it. So every child closes its copy right after the fork.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _changing = threading.RLock()  # taken while a lock is, so that no fork falls be
 
 @contextmanager
 def locked(path: Path) -> Iterator[Callable[[], bool]]:
-    """Hold the file's lock, or be refused with the id of the process that does. Yields: is it ours, not a parent's?"""
+    """Hold the file's lock; StoreError with the id of the process that holds it, if another does.
+
+    Yields a function that says whether this process still holds it, and is not a forked child.
+    """
     handle = _take(path)
     while os.fstat(handle).st_nlink == 0:  # removed by the one who had it, between our opening it and taking it
         _let_go(handle)
@@ -48,7 +51,7 @@ def _take(path: Path) -> int:
 
 
 def _open(path: Path) -> int:
-    """Without following a link, whose target would be overwritten, or waiting for a pipe."""
+    """Open the lock file; refuses a symbolic link, whose target would be overwritten, and does not block on a pipe."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         handle = os.open(path, flags, 0o666)
@@ -75,7 +78,7 @@ def _lock(handle: int, path: Path) -> None:
 
 
 def _by_whom(handle: int) -> str:
-    """By the process that wrote its id to the lock, if that is still there."""
+    """Words for who holds the lock: the process whose id stands in the file, or a child that it left behind."""
     text = os.pread(handle, 32, 0)
     if not text.isdigit():
         return "by another process; wait"

@@ -1,4 +1,4 @@
-"""The manifest of a store: what made its features, sealed. Another run must agree with it.
+"""The manifest of a store: sketch and settings of its features, sealed. A run with other ones is refused.
 
 Version 1 had no seal. Stores of it are read, and filled, as they are.
 """
@@ -71,7 +71,7 @@ def read_sketch(manifest: Mapping[str, Any], path: Path) -> SketchMap:
 
 
 def refuse_other(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> None:
-    """Features of two manifests that differ do not belong into one store."""
+    """StoreError, with the differences, if a store's manifest is not the one that a run would write."""
     form = dict.fromkeys(FORM)
     different = list(differences({**old, **form}, {**new, **form}))
     if different:

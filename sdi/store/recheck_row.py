@@ -1,4 +1,4 @@
-"""probe: one stored row against the same row made now. A fingerprint cannot see all the code that a row depends on."""
+"""Compare one stored row with the same row computed now, since fingerprints do not see all code that it depends on."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "bfloat16": 0.05, "float16": 0.01
 
 
 def alone(make: Any) -> Callable[..., Features]:
-    """A featurizer as it makes one example of a batch, which is not audited and need not reach every parameter."""
+    """The featurizer's method for single examples, which are not audited and need not reach every parameter."""
     found: Callable[..., Features] = getattr(make, "alone", make)
     return found
 
 
 def check_row(store: Store, checkpoint: Checkpoint, side: str, now: Features, make: Any) -> None:
-    """Refuse a store whose row of the one example in `now`, which `make` made, is not what it is now."""
+    """StoreError if the stored row of the one example in `now`, Features that `make` computed, differs from it."""
     if getattr(make, "draws", False):  # alone, an example has other random numbers than in its batch
         return
     (i,) = now.ids
@@ -42,13 +42,13 @@ def check_row(store: Store, checkpoint: Checkpoint, side: str, now: Features, ma
 
 
 def _rows(one: Features) -> np.ndarray:
-    """What enters outside the loop, then the steps."""
+    """Rows to compare: the part from outside the loop first, then the steps."""
     values = one.values[0].reshape(-1, one.values.shape[-1]).astype(np.float64)
     outside = np.zeros_like(values[:1]) if one.outside is None else one.outside
     return np.concatenate([outside, values])
 
 
 def _same_length(x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-    """In a batch with longer ones, an example's steps are followed by zeros."""
+    """Both padded with zeros to one number of steps: in a batch with longer examples, zeros follow an example's own."""
     most = max(len(x), len(y))
     return [np.pad(a, ((0, most - len(a)), (0, 0))) for a in (x, y)]

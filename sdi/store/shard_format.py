@@ -1,4 +1,4 @@
-"""How features stand in a shard: as they are, or in float16 times a power of two for every step."""
+"""The arrays of a shard: features as they are, or in float16 divided by a power of two for every step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sdi.store.features import Features
 
 
 def encoded(features: Features, dtype: np.dtype, shard: Path) -> dict[str, np.ndarray]:
-    """The arrays of a shard."""
+    """Features as the arrays of a shard, by name. shard: its path, for messages."""
     tensors = {"values": features.values}
     if features.outside is not None:
         tensors["outside"] = features.outside
@@ -33,7 +33,7 @@ def encoded(features: Features, dtype: np.dtype, shard: Path) -> dict[str, np.nd
 
 
 def decoded(part: Mapping[str, np.ndarray], name: str, rows: slice | list[int]) -> np.ndarray:
-    """Rows of one of a shard's arrays as they were before they were stored."""
+    """Rows of one of a shard's arrays, with the scaling of float16 undone. part: the mapped arrays, by name."""
     x: np.ndarray = part[name][rows]
     scale = part.get(f"{name}.scale", part.get("scale"))  # of every step, or, in older stores, of every example
     return x if scale is None else x * scale[rows].reshape(*scale[rows].shape, *[1] * (x.ndim - scale.ndim))

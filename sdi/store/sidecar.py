@@ -1,4 +1,4 @@
-"""The .json beside a shard: the labels of its rows, its sha256, and whose it is, sealed.
+"""The .json beside a shard: the labels of its rows, its sha256, and the store and place it belongs to, sealed.
 
 In stores of version 1 it names no owner, and one sha256 is of the shard and the labels.
 """
@@ -20,7 +20,7 @@ Owner = Mapping[str, str] | None  # "store", its manifest's seal, and "place" in
 
 
 def sidecar_text(labels: Mapping[str, Any], shard: bytes, owner: Owner) -> bytes:
-    """The text that says of a shard's bytes what they are."""
+    """The sidecar's text. labels: ids, contents and steps. shard: the shard's bytes. owner: its store and place."""
     if owner is None:
         content = {**labels, "sha256": hashlib.sha256(shard + _labels(labels)).hexdigest()}
         return (json.dumps(content, indent=1) + "\n").encode()
@@ -28,7 +28,7 @@ def sidecar_text(labels: Mapping[str, Any], shard: bytes, owner: Owner) -> bytes
 
 
 def read_sidecar(path: Path, owner: Owner) -> dict[str, Any]:
-    """Its content; refused if it was altered, or belongs to another store or place."""
+    """A sidecar's content; refused if it was altered, or belongs to another store or place than `owner`."""
     altered = StoreError(f"{path} was truncated or altered; delete it with its shard and run again")
     try:
         text = path.read_bytes()
@@ -56,7 +56,7 @@ def check_shard(shard: Path, sidecar: Mapping[str, Any], owner: Owner) -> None:
 
 
 def _are_labels(content: Mapping[str, Any]) -> bool:
-    """A list of each kind, all of one length: texts, texts and numbers of steps."""
+    """Whether the content has ids, contents (both texts) and tau (integers), as lists of one length."""
     lists = [content.get(name) for name in LABELS]
     if any(not isinstance(x, list) for x in lists) or len({len(x) for x in lists if x is not None}) > 1:
         return False

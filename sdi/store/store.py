@@ -48,7 +48,7 @@ SHARD = re.compile(r".*-[0-9a-f]{8}/(train|query)/shard-\d{5,}\.(safetensors|jso
 
 
 class Row(NamedTuple):
-    """Where an example stands: its shard and its row there, and what it was made from."""
+    """Where an example is stored: its shard and row, and the digest of the content it was made from."""
 
     shard: Path
     row: int
@@ -57,7 +57,10 @@ class Row(NamedTuple):
 
 
 class Store:
-    """A folder of features. Open one with `Store.create` to write, or `Store(path)` to read what is there now."""
+    """A folder of features. Open one with `Store.create` to write, or `Store(path)` to read what is there now.
+
+    path: the folder. manifest, sketch: by default read from it; `Store.create` gives them.
+    """
 
     def __init__(
         self, path: str | Path, manifest: dict[str, Any] | None = None, sketch: SketchMap | None = None
@@ -72,19 +75,23 @@ class Store:
 
     @classmethod
     def create(cls, path: str | Path, sketch: SketchMap, config: Mapping[str, Any]) -> Store:
-        """Open a store for writing. An old one must have been made with the same sketch and config."""
+        """Open a store for writing; refused if one exists that was made with another sketch or config.
+
+        path: the folder, which is made with the first shard. sketch: the sketch of its features.
+        config: everything else that features depend on, as JSON values.
+        """
         store = cls(path, make_manifest(sketch, config), sketch)
         store._join()
         return store
 
     def bars(self, stderr: str = "auto") -> str:
-        """How standard errors are made: as asked, or as it was when the store was begun."""
+        """How standard errors are computed. stderr: "bound", "estimated", or "auto", as the store was begun."""
         one_of("stderr", stderr, BARS)
         return self.manifest.get("stderr", "bound") if stderr == "auto" else stderr
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the store's lock, and clear away what a killed run, or a refused one, left."""
+        """Hold the store's lock within a block, and delete half-written files that a killed run left."""
         new = [p for p in (self.path, *self.path.parents) if not p.exists()]
         self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path / "lock") as is_ours:
@@ -101,7 +108,7 @@ class Store:
                             folder.rmdir()
 
     def _clear_away(self) -> None:
-        """Files of ours that are half written. Whatever else stands in the folder is another's."""
+        """Delete half-written files with the store's own names; all other files in the folder are left alone."""
         for name in PARTS:
             (self.path / name).unlink(missing_ok=True)
         for folder in (*self.path.glob("*"), *self.path.glob("*/*")):
@@ -118,7 +125,7 @@ class Store:
         return self.sketch.blocks
 
     def rows(self, checkpoint: str, side: str) -> dict[str, Row]:
-        """Every example that a side holds at a checkpoint, in the order in which they were written."""
+        """The stored examples of a side ("train" or "query") at a checkpoint (its key), by id, in the order written."""
         if (checkpoint, side) not in self._rows:
             rows: dict[str, Row] = {}
             for sidecar in sorted((self.path / checkpoint / side).glob("shard-*.json")):
@@ -128,7 +135,11 @@ class Store:
         return self._rows[checkpoint, side]
 
     def append(self, checkpoint: str, side: str, features: Features, contents: Sequence[str]) -> Path:
-        """Write one shard."""
+        """Write one shard.
+
+        checkpoint: a checkpoint's key. side: "train" or "query". features: of the examples to add.
+        contents: a digest of each example's content, from `read_batches`.
+        """
         if features.sketch != self.sketch.label:
             raise SketchMismatch(f"store {self.path} is for sketch {self.sketch.label}, got {features.sketch}")
         rows = self.rows(checkpoint, side)
@@ -149,7 +160,10 @@ class Store:
         return shard
 
     def read(self, checkpoint: str, side: str, ids: Sequence[str]) -> Features:
-        """The features of these examples, in this order, in memory."""
+        """The features of some examples, in the order of `ids`, in memory.
+
+        checkpoint: a checkpoint's key. side: "train" or "query".
+        """
         found = [find_row(self.rows(checkpoint, side), i, side) for i in ids]
         parts = {shard: self.open_shard(shard) for shard in dict.fromkeys(row.shard for row in found)}
         steps = max((p["values"].shape[1] for p in parts.values() if p["values"].ndim == 3), default=0)
@@ -173,7 +187,7 @@ class Store:
         return map_safetensors(shard)
 
     def _owner(self, shard: Path) -> Owner:
-        """Whose a shard is: the store's, with its sketch and settings, at a checkpoint, a side and a number."""
+        """What a shard's sidecar must name as its owner: the seal of the store's manifest, and the shard's place."""
         if self.manifest["version"] == UNSEALED:
             return None
         place = shard.relative_to(self.path).with_suffix("").as_posix()
@@ -184,7 +198,7 @@ class Store:
         return self.path / "manifest.json"
 
     def _join(self) -> None:
-        """What is at the path must be this store, whose manifest then counts, or nothing."""
+        """Use the manifest at the path, if there is one; refused if it is another store's or no store's folder."""
         if self._manifest.is_file():
             old = read_manifest(self.path)
             refuse_other(old, self.manifest, self.path)

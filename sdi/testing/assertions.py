@@ -49,6 +49,8 @@ def assert_unbiased(
 ) -> None:
     """The mean of <S x, S y> is <x, y>. An unbiased sketch within its claim fails with probability alpha at most.
 
+    sketch: a class, or its name or path. shape, m: what it sketches, and to how many numbers.
+    seed: of its draws, by default what `--sdi-seed` says. draws: how many.
     A claim too large for so many draws fails, too, as not decided: a bias of half of |x| |y| could pass unseen.
     """
     subject = subject_of(sketch, shape, m, current_seed() if seed is None else seed, draws)
@@ -64,7 +66,10 @@ def assert_within_bound(
     draws: int = 4000,
     alpha: float = ALPHA,
 ) -> None:
-    """Var <S x, S y> <= variance_factor() |x|^2 |y|^2 on the worst pairs found; a true claim fails with alpha."""
+    """Var <S x, S y> <= variance_factor() |x|^2 |y|^2 on the worst pairs found.
+
+    sketch, shape, m, seed, draws: as in `assert_unbiased`. alpha: a true claim fails with this probability at most.
+    """
     subject = subject_of(sketch, shape, m, current_seed() if seed is None else seed, draws)
     _judge("variance", subject, within_bound(subject, alpha), repeat_line("assert_within_bound", subject, alpha))
 
@@ -79,7 +84,11 @@ def assert_conserves(
     backend: str = "fast",
     rtol: float | None = None,
 ) -> None:
-    """Sketched steps of your model sum to the sketch of its whole gradient, parameter by parameter."""
+    """Sketched steps of your model sum to the sketch of its whole gradient, parameter by parameter.
+
+    model, loss, batch, loop, sketch: as `featurize` of the backend takes them. backend: "fast" or "reference".
+    rtol: the relative error allowed; by default by the dtype of the gradients.
+    """
     options: dict[str, Any] = {"loop": loop, "sketch": sketch, "backend_name": backend, "rtol": rtol}
     wrong = not_conserved(model, loss, batch, **options)
     if wrong is None:
@@ -95,7 +104,11 @@ def assert_conserves(
 def assert_backends_agree(
     case: LoopedCase, sketch: SketchMap | None = None, *, dtype: str = "float64", rtol: float | None = None
 ) -> None:
-    """The fast backend gives the reference's features for the same weights, batch and sketch."""
+    """The fast backend gives the reference's features for the same weights, batch and sketch.
+
+    case: a model with its batch, from `looped_cases`. sketch: None compares whole gradients.
+    dtype: that of the fast backend. rtol: the relative error allowed; by default by the dtype.
+    """
     wrong = disagreement(case, sketch, dtype, rtol=rtol)
     if wrong is None:
         return
@@ -108,7 +121,8 @@ def assert_backends_agree(
 
 
 def assert_same_features(fast: Features, slow: Features, rtol: float = 1e-10) -> None:
-    """The same features of one batch, each example's error measured against the norm of its whole gradient."""
+    """Two Features of one batch, `fast` and `slow`, are the same: every example's error is at most rtol times the norm
+    of its whole gradient."""
     wrong = differ(fast, slow, rtol)
     if wrong is not None:
         raise AssertionError(f"{wrong}\n  {EXACT}")

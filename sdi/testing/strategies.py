@@ -84,7 +84,7 @@ def batches(draw: DrawFn, config: LoopedConfig, most: int = 3) -> dict[str, Arra
 
 @composite
 def looped_cases(draw: DrawFn, /, **fixed: Any) -> LoopedCase:
-    """A config, weights that are nothing special anywhere, and a batch: for both backends."""
+    """A model with random weights and a batch, for both backends. fixed: options of `LoopedConfig` that stay."""
     config = draw(looped_configs(**fixed))
     seed = draw(seeds)
     return LoopedCase(make_model(config, seed), draw(batches(config)), seed)
@@ -92,7 +92,7 @@ def looped_cases(draw: DrawFn, /, **fixed: Any) -> LoopedCase:
 
 @composite
 def shapes(draw: DrawFn, most: int = 6) -> Shape:
-    """Of a vector or a matrix."""
+    """The shape of a vector or a matrix, each axis from 1 to `most`."""
     return tuple(draw(st.lists(st.integers(1, most), min_size=1, max_size=2)))
 
 
@@ -114,7 +114,10 @@ def gradients(draw: DrawFn, shape: Shape, lead: Shape = (), kinds: Sequence[str]
 
 @composite
 def sketches(draw: DrawFn, names: Sequence[str | type] = tuple(SHIPPED), shape: Shape | None = None) -> Any:
-    """A sketch of one of these classes (all that ship, unless you say which), drawn for a small shape."""
+    """A sketch, drawn for a small shape. names: classes or their names, by default all that ship.
+
+    shape: of the parameter; by default any small one.
+    """
     chosen: Any = load_sketch(draw(st.sampled_from(tuple(names))))
     of = draw(shapes()) if shape is None else shape
     try:
@@ -126,7 +129,7 @@ def sketches(draw: DrawFn, names: Sequence[str | type] = tuple(SHIPPED), shape: 
 
 @composite
 def sketch_maps(draw: DrawFn, of: dict[str, Shape], names: Sequence[str | type] = tuple(SHIPPED)) -> SketchMap:
-    """One sketch for every parameter of these shapes, all of one class."""
+    """A SketchMap of one class. of: the shape of each parameter, by name. names: as in `sketches`."""
     spec = draw(st.sampled_from(tuple(names)))
     return draw(
         st.builds(_named(SketchMap), st.just(of), m=st.integers(1, 20), seed=st.integers(0, 99), sketch=st.just(spec))

@@ -75,7 +75,10 @@ class LoopedCase:
 
 
 def make_model(config: LoopedConfig, seed: int) -> Any:
-    """Weights that make every layer's output of order one: none nearly linear, and no softmax or softcap saturated."""
+    """A reference model of this config with random weights from this seed.
+
+    They make every layer's output of order one: none nearly linear, and no softmax or softcap saturated.
+    """
     rng = np.random.default_rng(seed)
     weights = {}
     for name, shape in config.shapes().items():
@@ -89,7 +92,10 @@ def make_model(config: LoopedConfig, seed: int) -> Any:
 
 
 def make_batch(config: LoopedConfig, seed: int, n: int = 3, length: int = 4) -> dict[str, Array]:
-    """A batch with every key: ragged steps, read-outs before the last step, masked tokens."""
+    """A random batch for a config, with every key: ragged steps, read-outs before the last step, masked tokens.
+
+    seed: of the random numbers. n, length: how many examples, of how many tokens.
+    """
     rng = np.random.default_rng(seed)
     mask = rng.random((n, length)) < 0.6
     mask[np.arange(n), rng.integers(length, size=n)] = True

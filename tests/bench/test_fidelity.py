@@ -49,6 +49,7 @@ def test_a_folded_sketch_is_the_sketch_of_the_smaller_width(m: int) -> None:
     assert (folded.blocks, folded.sketch) == (narrow.blocks, narrow.label)
 
 
+@pytest.mark.slow
 def test_features_of_a_model_fold_to_those_of_the_narrow_sketch() -> None:
     case = sdi.bench.work.cases.sudoku(quick=True)  # biases and norms, too
     model, batch, fast = case.model().double(), case.batch(), sdi.fast
@@ -88,6 +89,7 @@ def test_the_errors_are_those_of_dense_features() -> None:
     assert found == pytest.approx(expected / np.linalg.norm(sdi.fast.sdi(dense, dense)), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_error_of_a_smaller_batch_is_that_of_its_own_scores() -> None:
     bench = Bench(TINY)
     truth, sketched = bench.truth(), bench.featurize(TINY.case.sketch(1, 16))
@@ -110,6 +112,7 @@ def test_conservation_is_of_autograd_s_gradient() -> None:
     assert other.conservation(features, sketch) > 1e-3
 
 
+@pytest.mark.slow
 def test_the_command_writes_errors_slopes_and_the_spread(tmp_path: Path) -> None:
     file, picture = tmp_path / "f.json", tmp_path / "f.png"
     found = CliRunner().invoke(cli.app, ["fidelity", "--quick", "--json", str(file), "--plot", str(picture)])
@@ -125,6 +128,7 @@ def test_the_command_writes_errors_slopes_and_the_spread(tmp_path: Path) -> None
     assert not list(tmp_path.glob("*.so-far"))
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "f.json"
     whole = measure_fidelity(TINY)

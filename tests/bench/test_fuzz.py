@@ -36,6 +36,7 @@ def drawn(count: int = 300) -> list[Description]:
     return [draw(SEED, index) for index in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_a_drawn_model_is_right_or_refused_in_both_memory_modes(block: int) -> None:
     for index in range(block, MODELS, BLOCKS):
@@ -58,6 +59,7 @@ def test_every_feature_is_drawn() -> None:
     assert found >= {*EXTRAS, *STEPS, *STYLES, *MIXING}
 
 
+@pytest.mark.slow
 def test_only_models_with_a_feature_are_drawn_on_request() -> None:
     assert all(has_feature(draw(SEED, index, "extra: halting"), "halting") for index in range(5))
     with pytest.raises(ValueError, match="no-such"):
@@ -108,6 +110,7 @@ def apart(one: Description) -> float:
     return worst
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(4))
 def test_a_sound_model_gives_an_example_the_same_gradient_in_any_batch(block: int) -> None:
     for index in range(block, 80, 4):
@@ -218,6 +221,7 @@ def test_the_shrinker_keeps_what_the_fault_needs_and_nothing_else() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_saved_script_stands_alone_and_shows_the_numbers(tmp_path: Path) -> None:
     file = tmp_path / "fault.py"
     file.write_text(write_script(replace(WORDS[0], checkpoints=2, mode="matrix"), Outcome("recompute", "wrong", "w")))
@@ -227,6 +231,7 @@ def test_a_saved_script_stands_alone_and_shows_the_numbers(tmp_path: Path) -> No
     assert max(off) < 1e-9
 
 
+@pytest.mark.slow
 def test_a_run_is_counted_recorded_and_judged(tmp_path: Path) -> None:
     files = ["--json", str(tmp_path / "f.json"), "--keep", str(tmp_path / "keep")]
     found = CliRunner().invoke(cli.app, ["fuzz", "--models", "4", "--processes", "1", "--seed", "3", *files])

@@ -9,6 +9,7 @@ from sdi.bench.commands.fuzz_files import fuzz_files, link
 CHECKS = ("result.result_file", "store.manifest", "store.sidecar", "run.run_record")
 
 
+@pytest.mark.slow
 def test_harmed_folders_are_refused_or_say_the_same() -> None:
     said: list[str] = []
     counts = fuzz_files(60, 0, said.append)
@@ -18,6 +19,7 @@ def test_harmed_folders_are_refused_or_say_the_same() -> None:
     assert said[-1] == "60 of 60 folders, 0 bad"
 
 
+@pytest.mark.slow
 def test_without_seals_some_would_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in CHECKS:
         monkeypatch.setattr(f"sdi.{module}.is_whole", lambda *arguments: True)
@@ -25,11 +27,13 @@ def test_without_seals_some_would_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fuzz_files(200, 0).different > 0
 
 
+@pytest.mark.slow
 def test_without_owners_some_would_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sdi.store.store.Store._owner", lambda store, shard: {})
     assert fuzz_files(200, 0).different > 0
 
 
+@pytest.mark.slow
 def test_if_links_were_followed_it_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sdi.store.lock.os.O_NOFOLLOW", 0)
     monkeypatch.setattr("sdi.bench.commands.fuzz_files.HARMS", (link,))

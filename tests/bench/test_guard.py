@@ -78,6 +78,7 @@ def test_a_stopped_command_says_whether_it_can_go_on(tmp_path: Path, monkeypatch
         assert said(130, command, "--quick").startswith("sdi-bench: stopped; nothing was kept: with --json FILE")
 
 
+@pytest.mark.slow
 def test_the_command_itself_is_loaded_without_torch() -> None:
     """So that --help is quick, and a stop during the seconds of its import is caught as any other."""
     code = "import sys, sdi.bench.cli; sys.exit('torch' in sys.modules)"

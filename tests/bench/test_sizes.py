@@ -120,6 +120,7 @@ def make_record(kind: str) -> Record:
     return Record(kind, {"seed": 0}, {"a": [1.0]}, [Table("T", ["x"], [["1"]])], charts=charts)
 
 
+@pytest.mark.slow
 def test_a_report_fills_a_folder(tmp_path: Path) -> None:
     files = []
     for kind in ("fidelity", "memory"):

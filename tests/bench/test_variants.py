@@ -32,6 +32,7 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_shipped_sketches_and_ones_own_are_measured_and_drawn(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
     own = "mine.py:Mine"

@@ -26,6 +26,7 @@ def shown(width=80, **arguments):
         return result, console.export_text()
 
 
+@pytest.mark.slow
 def test_the_demo_fits_80_columns_and_says_what_it_checked(tmp_path):
     keep = tmp_path / "kept"
     result, text = shown(settings=TINY, keep=keep)

@@ -86,6 +86,7 @@ def test_a_folder_without_a_record_asks_for_the_config(project, tmp_path):
     assert "has no run.json" in call("top", old, "--query", "q-1", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_record_that_was_altered_or_is_of_another_store_is_refused(project):
     call("run", project / "run.toml")
     record = project / "runs/first/run.json"

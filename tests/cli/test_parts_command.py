@@ -11,6 +11,7 @@ import sdi
 __all__ = ["made", "project"]
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_strongest_or_those_that_are_named(project, tmp_path):
     call("run", project / "run.toml")
     found = call_json("parts", project / "run.toml", "--query", "q-2", "--train", "t-3", "--train", "t-7")

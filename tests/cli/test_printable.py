@@ -43,6 +43,7 @@ def evil(project):
     return edit(project, store="runs/\x1b[2Jx")
 
 
+@pytest.mark.slow
 def test_commands_print_ids_and_paths_printable(evil, tmp_path):
     query = EVIL.replace("\ud800", "")
     folder = evil.parent / "runs/\x1b[2Jx"

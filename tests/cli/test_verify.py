@@ -125,6 +125,7 @@ def test_what_a_statement_says_is_shown_in_full_at_every_width(width):
     assert " ".join([beside, *lines[row + 1 : -1]]).split() == says.split()
 
 
+@pytest.mark.slow
 def test_errata_are_shown_in_full_at_80_columns():
     found = verify("errata")
     assert found.errata

@@ -65,6 +65,7 @@ def test_featurize_takes_what_the_reference_takes_and_more_by_keyword_only() -> 
         assert default is not inspect.Parameter.empty
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases())
 def test_the_model_gives_the_losses_of_the_reference_and_weights_move_both_ways(case: LoopedCase) -> None:
@@ -76,12 +77,14 @@ def test_the_model_gives_the_losses_of_the_reference_and_weights_move_both_ways(
         np.testing.assert_array_equal(w, case.model.weights[name])
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases(), st.booleans(), st.sampled_from(["hooks", "recompute"]))
 def test_dense_features_agree(case: LoopedCase, steps: bool, memory: str) -> None:
     assert_same_features(*both(case, steps=steps, memory=memory, ids=["a", "b", "c"][: case.n]))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases(), st.booleans(), st.sampled_from(["hooks", "recompute"]), sketches)
 def test_sketched_features_agree(case: LoopedCase, steps: bool, memory: str, kind: tuple[str, int]) -> None:
@@ -90,6 +93,7 @@ def test_sketched_features_agree(case: LoopedCase, steps: bool, memory: str, kin
     assert_same_features(*both(case, steps=steps, memory=memory, sketch=sketch))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ["fft", "gemm"])
 @settings(SETTINGS, max_examples=8)
 @given(looped_cases(), st.booleans(), sketches)
@@ -100,6 +104,7 @@ def test_both_routes_to_a_sketch_agree(route: str, case: LoopedCase, steps: bool
         assert_same_features(*both(case, steps=steps, sketch=sketch))
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=12)
 @given(looped_cases(qk_norm=False), st.sampled_from([None, 7, 16]))
 def test_single_precision_agrees_to_single_precision(case: LoopedCase, m: int | None) -> None:
@@ -109,6 +114,7 @@ def test_single_precision_agrees_to_single_precision(case: LoopedCase, m: int | 
     assert_same_features(ours, theirs, TOLERANCE[torch.float32])
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=8)
 @given(looped_cases(coda=1, bptt=None, state="embedding"))
 def test_everything_as_the_body_agrees_with_what_enters_outside(case: LoopedCase) -> None:

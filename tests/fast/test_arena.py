@@ -62,6 +62,7 @@ def test_the_arena_holds_no_graph() -> None:
     assert not arena.keep(x).requires_grad
 
 
+@pytest.mark.slow
 def test_no_more_is_copied_than_the_most() -> None:
     arena, x = Arena(), torch.zeros(MOST // 4 - SMALL)  # all but four times SMALL
     assert arena.keep(x).data_ptr() != x.data_ptr()

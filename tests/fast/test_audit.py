@@ -8,19 +8,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fast_cases import (
-    D,
-    Looped,
-    assert_is_truth,
-    assert_near,
-    body_of,
-    features_of,
-    make,
-    make_xy,
-    row_norms,
-    square_loss,
-    step_truth,
-)
+from fast_cases import assert_is_truth, assert_near, body_of, features_of, row_norms, step_truth
+from looped_models import D, Looped, make, make_xy, square_loss
 from modules import Attended, CustomRMSNorm, Embedded
 from torch import Tensor, nn
 
@@ -34,10 +23,15 @@ class ByName(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lin = nn.Linear(D, D)
+        self.lin, self.by_name = nn.Linear(D, D), True
 
     def forward(self, s: Tensor) -> Tensor:
-        return self.lin(torch.tanh(s)) + s @ self.lin.weight
+        return self.lin(torch.tanh(s)) + (s @ self.lin.weight if self.by_name else 0)
+
+
+def loss_by_name(model: nn.Module, batch: Any) -> Tensor:
+    """The loss uses a weight of the body as well."""
+    return square_loss(model, batch) + (batch["y"][:, 0] @ model.core.weight[:3]).square().mean(1)
 
 
 def shared_loss(model: nn.Module, batch: Any) -> Tensor:
@@ -66,7 +60,12 @@ class BatchNormed(nn.Module):
 
 
 MISBEHAVING = {
-    "by name": (ByName, square_loss, make_xy(), r"gradient of 'core\.lin\.weight' differs from autograd's by 0\.\d+"),
+    "by name": (
+        lambda: nn.Linear(D, D),
+        loss_by_name,
+        make_xy(),
+        r"gradient of 'core\.weight' differs from autograd's by 0\.\d+",
+    ),
     "averaged": (
         lambda: nn.Linear(D, D),
         shared_loss,
@@ -84,6 +83,23 @@ def test_the_audit_finds_it_and_lets_it_through_when_off(name: str) -> None:
     with pytest.raises(AuditError, match=message):
         features_of(model, batch, loss)
     assert np.isfinite(features_of(model, batch, loss, audit="off").values).all()
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_a_weight_that_is_called_and_used_by_name_is_served_by_the_module_around(memory: str) -> None:
+    model, batch = make(ByName()), make_xy()
+    assert_is_truth(features_of(model, batch, memory=memory), step_truth(model, square_loss, batch, 3))
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_a_weight_that_is_used_by_name_in_a_single_later_batch_is_noticed(memory: str) -> None:
+    model, batch = make(ByName()), make_xy()
+    model.core.by_name = False
+    featurizer = Featurizer(model, square_loss, loop=body_of(model), memory=memory)
+    for _ in range(2):
+        featurizer(batch)
+    model.core.by_name = True
+    assert_is_truth(featurizer(batch), step_truth(model, square_loss, batch, 3))
 
 
 @pytest.mark.parametrize("core", [Mixing, BatchNormed])

@@ -72,6 +72,7 @@ def assert_near(ours: Tensor, theirs: Tensor, u: Tensor, v: Tensor, tolerance: f
     assert ((ours - theirs).double().norm(dim=1) <= tolerance * scale).all()
 
 
+@pytest.mark.slow
 @needs_compiled
 @pytest.mark.parametrize("route", ["fft", "gemm"])
 @settings(deadline=None, max_examples=60)

@@ -3,151 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from fast_cases import (
-    LENGTH,
-    D,
-    assert_is_truth,
-    assert_near,
-    body_of,
-    features_of,
-    make,
-    make_xy,
-    row_norms,
-    square_loss,
-    step_truth,
+from fast_cases import assert_is_truth, assert_near, body_of, features_of, row_norms, step_truth
+from looped_models import LENGTH, D, make, make_xy, square_loss
+from modules import (
+    Attended,
+    Cell,
+    Conv1D,
+    CustomRMSNorm,
+    Embedded,
+    Gated,
+    InPlace,
+    LoRA,
+    Rows,
+    Shared,
+    Twice,
+    Unpacked,
+    hooked,
+    symmetric,
+    through,
 )
-from modules import Attended, CustomRMSNorm, Embedded, Gated
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, parametrize
+from torch.nn.utils import parametrizations
 
-from sdi import Loop, SketchMap
+from sdi import SketchMap
 from sdi.fast import coverage
 
 N = 3
-
-
-class Through(nn.Module):
-    """s + tanh(after(inner(before(s))))"""
-
-    def __init__(self, inner: nn.Module, before: Callable[..., Any], after: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.inner, self.before, self.after = inner, before, after
-
-    def forward(self, s: Tensor) -> Tensor:
-        return s + torch.tanh(self.after(self.inner(self.before(s))))
-
-
-def through(
-    inner: nn.Module, before: Callable[..., Any] = lambda s: s, after: Callable[..., Any] = lambda s: s
-) -> Through:
-    return Through(inner, before, after)
-
-
-class Conv1D(nn.Module):
-    """As in Hugging Face's GPT-2."""
-
-    def __init__(self, nf: int, nx: int) -> None:
-        super().__init__()
-        self.nf = nf
-        self.weight, self.bias = nn.Parameter(torch.empty(nx, nf)), nn.Parameter(torch.empty(nf))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1], self.nf)
-
-
-class LoRA(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.base = nn.Linear(D, D)
-        self.A, self.B = nn.Parameter(torch.ones(2, D)), nn.Parameter(torch.ones(D, 2))
-
-    def forward(self, s: Tensor) -> Tensor:
-        return torch.tanh(self.base(s) + s @ self.A.T @ self.B.T)
-
-
-class Shared(nn.Module):
-    """One parameter in two modules, one module under two names, and a bare name for a weight that a module uses."""
-
-    def __init__(self, bare: bool) -> None:
-        super().__init__()
-        self.a, self.b = nn.Linear(D, D), nn.Linear(D, D, bias=False)
-        self.b.weight = self.a.weight
-        self.c = self.a
-        self.bare = self.a.weight if bare else None
-
-    def forward(self, s: Tensor) -> Tensor:
-        s = torch.tanh(self.b(self.a(s))) + self.c(s)
-        return s if self.bare is None else s @ self.bare
-
-
-class Cell(nn.Module):
-    """Two outputs, one of which is used for the other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.w, self.v = nn.Parameter(torch.ones(D)), nn.Parameter(torch.ones(D))
-
-    def forward(self, s: Tensor) -> dict[str, Any]:
-        c = torch.tanh(self.w * s)
-        h = self.v * c * s
-        return {"h": h, "also": [h, c], "index": torch.arange(3)}
-
-
-class Rows(nn.Module):
-    """A gate beside a table that all examples share and that has as many rows as there are examples."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = nn.Parameter(torch.ones(D))
-
-    def forward(self, s: Tensor, table: Tensor) -> Tensor:
-        return self.gate * s + torch.tanh(self.gate * table.sum(dim=0) + table[0])
-
-
-class Symmetric(nn.Module):
-    def forward(self, w: Tensor) -> Tensor:
-        return w.triu() + w.triu(1).transpose(-1, -2)
-
-
-def symmetric() -> nn.Module:
-    linear = nn.Linear(D, D)
-    parametrize.register_parametrization(linear, "weight", Symmetric())
-    return linear
-
-
-def hooked() -> nn.Module:
-    """The user's own hooks change what goes in and what comes out."""
-    core = nn.Sequential(nn.Linear(D, D), CustomRMSNorm())
-    for module in core:
-        module.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
-        module.register_forward_hook(lambda m, args, y: 3 * y + args[0])
-    return core
-
-
-class Twice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lin = nn.Linear(D, D)
-
-    def forward(self, s: Tensor) -> Tensor:
-        return self.lin(torch.tanh(self.lin(input=s)))
-
-
-class InPlace(nn.Module):
-    """What follows changes outputs in place, the first one included."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lin, self.conv, self.norm = nn.Linear(D, D), Conv1D(D, D), CustomRMSNorm()
-
-    def forward(self, s: Tensor) -> Tensor:
-        return self.norm(self.conv(self.lin(torch.tanh(s)).mul_(2)).mul_(3)).add_(1).tanh_()
 
 
 def channels(s: Tensor) -> Tensor:
@@ -276,99 +160,3 @@ def test_an_input_that_all_examples_share_is_not_split_even_if_it_has_n_rows() -
     for inputs in ((lambda s: (s, table)), (lambda s: {"s": s, "table": table})):
         model, batch = make(through(Unpacked(Rows()), inputs)), make_xy(N)
         assert_is_truth(features_of(model, batch), step_truth(model, square_loss, batch, 3))
-
-
-class Unpacked(nn.Module):
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: Any) -> Any:
-        return self.inner(**x) if isinstance(x, dict) else self.inner(*x)
-
-
-class StepEmbedded(nn.Module):
-    """Parts called on something without a batch axis: the module around them is replayed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mlp, self.bias = nn.Linear(D, D), nn.Embedding(7, D)
-
-    def forward(self, s: Tensor) -> Tensor:
-        return torch.tanh(s + self.mlp(torch.ones(1, D, dtype=s.dtype)) + self.bias(torch.arange(7)).sum(dim=0))
-
-
-def test_a_call_without_a_batch_axis_is_served_by_the_module_around_it() -> None:
-    model, batch = make(StepEmbedded()), make_xy()
-    assert_is_truth(features_of(model, batch), step_truth(model, square_loss, batch, 3))
-    assert {row.route for row in coverage(model, square_loss, batch, loop=body_of(model))} == {"replay"}
-
-
-def test_a_shared_module_is_followed_to_every_place_where_it_stands() -> None:
-    linear = symmetric()
-    model, batch = make(nn.Sequential(through(linear), through(linear, torch.tanh))), make_xy()
-    assert_is_truth(features_of(model, batch), step_truth(model, square_loss, batch, 3))
-    rows = {row.parameter.rpartition(".")[2]: row for row in coverage(model, square_loss, batch, loop=body_of(model))}
-    assert (rows["bias"].modules, rows["bias"].calls) == (("core.0.inner",), 6)
-    assert (rows["original"].modules, rows["original"].calls) == (("core.0.inner",), 6)
-
-
-def test_the_table_names_shape_route_modules_calls_and_calls_outside() -> None:
-    model, batch = make(Gated(), norm=nn.LayerNorm(D)), make_xy()
-    table = coverage(model, square_loss, batch, loop=body_of(model))
-    rows = {row.parameter: row for row in table}
-    assert table.steps == 3
-    assert len(table) == 7
-    assert rows["core.gate"] == ("core.gate", (D,), "replay", "keep", ("core",), 3, 0)
-    assert rows["core.scalar"].shape == ()
-    assert rows["norm.weight"] == ("norm.weight", (D,), "norm", "keep", ("norm",), 5, 2)
-    lines = str(table).splitlines()
-    assert lines[0].split() == ["parameter", "shape", "route", "sketch", "calls", "outside"]
-    assert [line.split()[0] for line in lines[1:-1]] == list(rows)
-    assert lines[-1] == "7 parameters, 3 steps"
-
-
-def test_a_body_of_single_parameters_is_followed_and_a_tied_name_is_one_parameter() -> None:
-    model, batch = make(Shared(False)), make_xy()
-    phi, _ = step_truth(model, square_loss, batch, 3)
-    only = features_of(model, batch, loop=Loop(body=["core.b.weight"], step="core"))
-    assert [b.name for b in only.blocks] == ["core.a.weight"]
-    assert_near(only.values, phi["core.a.weight"].reshape(N, 3, -1), row_norms(only.values), "tied")
-    by_module = features_of(model, batch, loop=Loop(body=[model.core.a], step=model.core))
-    assert [b.name for b in by_module.blocks] == ["core.a.weight", "core.a.bias"]
-    np.testing.assert_array_equal(by_module.values[..., : D * D], only.values)
-
-
-def test_a_foreign_tensor_that_requires_a_gradient_prunes_nothing() -> None:
-    """A leaf of the user's own in the graph must not hide body calls from the backward pass."""
-    model, batch = make(nn.Sequential(nn.Linear(D, D), CustomRMSNorm())), make_xy()
-    truth = step_truth(model, square_loss, batch, 3)
-    batch["x"].requires_grad_()
-    for memory in ("hooks", "recompute"):
-        assert_is_truth(features_of(model, batch, memory=memory), truth)
-    assert batch["x"].grad is None
-
-
-def test_replay_runs_under_the_autocast_of_the_call() -> None:
-    """Inputs of the norm come out of autocast in bfloat16; its matrix would not fit them outside."""
-
-    class Mixed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.w = nn.Parameter(torch.ones(D, D))
-
-        def forward(self, s: Tensor) -> Tensor:
-            return F.linear(s, self.w)
-
-    model = make(nn.Sequential(nn.Linear(D, D), Mixed()), dtype=torch.float32)
-    batch = make_xy(dtype=torch.float32)
-
-    def loss(model: nn.Module, batch: Any) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return square_loss(model, batch)
-
-    plain = features_of(model, batch)
-    for memory in ("hooks", "recompute"):
-        mixed = features_of(model, batch, loss, memory=memory)
-        assert mixed.values.dtype == np.float32
-        assert_near(mixed.values, plain.values, row_norms(plain.values), "autocast", 0.03)

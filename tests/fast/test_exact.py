@@ -31,6 +31,7 @@ def dense(model: torch.nn.Module, part: dict[str, object]) -> object:
     return fast.featurize(model, fast.token_cross_entropy, part, loop=LOOP)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"memory": "hooks"}, {"memory": "recompute"}, {"budget": 1 << 20}])
 def test_scores_on_the_fly_equal_those_of_dense_features(model, options):
     train, query = [batch(4, 0), batch(2, 1)], [batch(3, 2), batch(2, 3, tau=torch.tensor([2, 1]))]
@@ -49,6 +50,7 @@ def test_scores_on_the_fly_equal_those_of_dense_features(model, options):
     assert exact.tau.tolist() == [3, 3, 3, 2, 1]
 
 
+@pytest.mark.slow
 def test_a_query_over_the_budget_runs_all_the_same(model, monkeypatch):
     from sdi.fast.guard import memory
 
@@ -64,6 +66,7 @@ def tiny(init):
     return lambda self, limit: init(self, None if limit is None else 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("audit", ["first", "every"])
 def test_queries_are_audited_too(model, audit):
     def loss(model, part):

@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fast_cases import D, assert_near, features_of, make, make_xy, row_norms, square_loss
-from odd_models import (
-    CORE,
-    ODD,
-    Own,
-    is_truth,
-    squares,
-)
+from fast_cases import assert_near, features_of, row_norms
+from looped_models import D, Own, make, make_xy, square_loss, squares
+from odd_models import CORE, ODD, is_truth
 from torch import Tensor, nn
 
 from sdi import Loop, SketchMap
@@ -159,6 +154,7 @@ def test_values_left_in_a_list_are_refused_under_recompute_by_name() -> None:
         featurize(model, with_extra, batch, loop=CORE, memory="recompute", audit="off")
 
 
+@pytest.mark.slow
 def test_a_run_that_switches_to_recompute_is_audited_again() -> None:
     model = Summed(Remembering(64), 64)
     run = Featurizer(model, with_extra, loop=CORE, budget=2 << 20)
@@ -170,6 +166,7 @@ def test_a_run_that_switches_to_recompute_is_audited_again() -> None:
     assert (audited, run.audited, run.memory.recompute) == (2, 8, True)
 
 
+@pytest.mark.slow
 def test_what_was_shared_before_is_not_cut_when_a_batch_is_split() -> None:
     """One weight per position: eight of them, like the examples of the second batch."""
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from fast_cases import D, make_xy
-from odd_models import CORE, Own, is_truth, squares
+from looped_models import D, Own, make_xy, squares
+from odd_models import CORE, is_truth
 from torch import Tensor, nn
 
 from sdi import SketchMap

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from fast_cases import D, leaving_as_it_came, make_xy
-from odd_models import CORE, Own, is_truth, squares
+from fast_cases import leaving_as_it_came
+from looped_models import D, Own, make_xy, squares
+from odd_models import CORE, is_truth
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -124,6 +125,7 @@ class Carrying(Own):
         return h + last.sum(dim=0)[:, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fast_cases import D, batch_second, batch_second_loss, features_of, make, make_xy
-from odd_models import CORE, Own, is_truth, squares
+from fast_cases import batch_second, batch_second_loss, features_of
+from looped_models import D, Own, make, make_xy, squares
+from odd_models import CORE, is_truth
 from torch import Tensor, nn
 
 from sdi import Loop
@@ -170,6 +171,7 @@ class Experts(nn.Module):
         return torch.cat([self.a(flat[to_a]), self.b(flat[~to_a])])[order.argsort()].view_as(s).tanh()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize(
     "make_model", [OneByOne, Streams, lambda: Own(Experts())], ids=["options", "streams", "experts"]

@@ -11,20 +11,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from fast_cases import (
-    D,
-    Looped,
-    assert_is_truth,
-    assert_near,
-    body_of,
-    features_of,
-    leaving_as_it_came,
-    make,
-    make_xy,
-    row_norms,
-    square_loss,
-    step_truth,
-)
+from fast_cases import assert_is_truth, assert_near, body_of, features_of, leaving_as_it_came, row_norms, step_truth
+from looped_models import D, Looped, make, make_xy, square_loss
 from modules import CustomRMSNorm, Gated
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -78,6 +66,20 @@ class Inside(nn.Module):
         return s + (self.part(s) if self.reentrant is None else checkpoint(self.part, s, use_reentrant=self.reentrant))
 
 
+class Slope(nn.Module):
+    """A module that takes a gradient of its own, so that a backward pass goes on within the forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(D, D)
+
+    def forward(self, s: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = s.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.lin(x).square().sum(), x)
+        return torch.tanh(self.lin(s)) + 0.1 * slope.detach()
+
+
 @MEMORY
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_the_users_own_checkpointing_changes_nothing(reentrant: bool, memory: str) -> None:
@@ -86,6 +88,7 @@ def test_the_users_own_checkpointing_changes_nothing(reentrant: bool, memory: st
         (make(core()), make(core(), around=checkpointed(reentrant))),
         (make(Gated()), make(Gated(), around=checkpointed(reentrant))),
         (make(Inside(None)), make(Inside(reentrant))),
+        (make(Slope()), make(Slope(), around=checkpointed(reentrant))),
     ]
     for plain, saving in pairs:
         truth = features_of(plain, batch, memory=memory)
@@ -276,6 +279,7 @@ def test_a_model_may_itself_be_the_step(memory: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["auto", "hooks", "recompute"])
 def test_a_pass_leaves_no_graph_behind(memory: str) -> None:
     """Steps after the read-out are never pulled back, so nothing frees what they saved but their own end."""

@@ -54,6 +54,12 @@ def save_checkpoint(path: Path, model: Any, eta: Any = None) -> Path:
     return path
 
 
+def save_torch(path: Path, content: Any) -> Path:
+    """As a torch file."""
+    torch.save(content, path)
+    return path
+
+
 class World:
     """Two checkpoints with etas 0.5 and 0.25, and a model that has the weights of neither."""
 

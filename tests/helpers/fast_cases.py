@@ -1,4 +1,4 @@
-"""Small looped torch models, an oracle for their step gradients, and tests of these helpers.
+"""An oracle for the step gradients of `looped_models`, and what tests of the fast backend compare and watch.
 
 The oracle runs each example alone, with plain autograd, on a loop whose every step has its own copy of the weights: the
 gradient of step t's copy is the definition of phi[t]. It shares no code with the engine.
@@ -13,82 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.utils.checkpoint
+from looped_models import BODY, LOOP, Looped, make_xy, square_loss
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from sdi import Features, Loop
 from sdi.fast import featurize
 from sdi.validate.agreement import far, row_norms
-
-D, LENGTH, CLASSES, INPUTS = 6, 5, 3, 4
-LOOP = Loop(body=["core", "norm"], step="core", end="end")
-
-
-class Looped(nn.Module):
-    """read, [norm], tau times (core, [norm]), end, [norm], head. `weights_at[t]` replaces step t's weights if given."""
-
-    def __init__(
-        self,
-        core: nn.Module,
-        tau: int = 3,
-        norm: nn.Module | None = None,
-        around: Callable[[Callable[..., Any], Tensor], Tensor] | None = None,
-        no_grad: int = 0,
-        detach: int = 0,
-    ) -> None:
-        super().__init__()
-        self.read, self.core, self.norm = nn.Linear(INPUTS, D), core, nn.Identity() if norm is None else norm
-        self.end, self.head = nn.Identity(), nn.Linear(D, CLASSES)
-        self.tau, self.around, self.no_grad, self.detach = tau, around, no_grad, detach
-        self.weights_at: list[dict[str, Tensor]] | None = None
-
-    def part(self, t: int, name: str) -> Callable[..., Any]:
-        """A module as step t uses it; t = -1 is outside the loop."""
-        module = getattr(self, name)
-        if self.weights_at is None:
-            return module
-        copy_of = {id(p): self.weights_at[t].get(k) for k, p in self.named_parameters()}
-        mine = {
-            f"{prefix}.{local}".lstrip("."): copy_of[id(p)]
-            for prefix, part in module.named_modules()
-            for local, p in part._parameters.items()
-            if p is not None
-        }
-        return lambda s: functional_call(module, mine, (s,), tie_weights=False)
-
-    def forward(self, x: Tensor, tau: int | None = None) -> Tensor:
-        s = self.part(-1, "norm")(self.read(x))
-        for t in range(self.tau if tau is None else tau):
-            core = self.part(t, "core")
-            with torch.set_grad_enabled(torch.is_grad_enabled() and t >= self.no_grad):
-                s = self.part(t, "norm")(core(s) if self.around is None else self.around(core, s))
-            if t + 1 == self.detach:
-                s = s.detach()
-        return self.head(self.part(-1, "norm")(self.end(s)))
-
-
-def square_loss(model: nn.Module, batch: dict[str, Any]) -> Tensor:
-    y = model(batch["x"], batch.get("steps"))
-    return (y - batch["y"]).square().flatten(1).mean(dim=1)
-
-
-def make(core: nn.Module, seed: int = 0, dtype: torch.dtype = torch.float64, **options: Any) -> Looped:
-    """Every parameter nothing special, norms included."""
-    model = Looped(core, **options)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.normal_(0, 0.5, generator=generator)
-    return model.to(dtype)
-
-
-def make_xy(
-    n: int = 3, seed: int = 1, dtype: torch.dtype = torch.float64, length: int | None = LENGTH
-) -> dict[str, Any]:
-    generator = torch.Generator().manual_seed(seed)
-    lead = (n,) if length is None else (n, length)
-    x, y = (torch.randn(*lead, k, generator=generator, dtype=torch.float64) for k in (INPUTS, CLASSES))
-    return {"x": x.to(dtype), "y": y.to(dtype)}
 
 
 def example(batch: Any, i: int) -> Any:
@@ -139,7 +69,7 @@ def assert_is_truth(features: Features, truth: Truth, rtol: float = 1e-10) -> No
 
 def body_of(model: Looped) -> Loop:
     has_norm = any(True for _ in model.norm.parameters())
-    return LOOP if has_norm else Loop(body="core", step="core", end="end")
+    return LOOP if has_norm else BODY
 
 
 def state(model: nn.Module) -> dict[str, Any]:

@@ -6,41 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from fast_cases import INPUTS, D, assert_near, row_norms
+from fast_cases import assert_near, row_norms
+from looped_models import D, Own, squares
 from torch import Tensor, nn
 
 from sdi import Loop
 
 CORE = Loop(body="core", step="core")
-
-
-class Own(nn.Module):
-    """read, a loop of the subclass's own, head."""
-
-    def __init__(self, core: nn.Module | None = None, d: int = D) -> None:
-        super().__init__()
-        self.read, self.core, self.head = (
-            nn.Linear(INPUTS, d),
-            nn.Linear(d, d) if core is None else core,
-            nn.Linear(d, 3),
-        )
-        generator = torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for p in self.parameters():
-                p.normal_(0, 0.4, generator=generator)
-        self.double()
-
-    def forward(self, batch: Any) -> Tensor:
-        return self.head(self.loop(self.read(batch["x"]), batch))
-
-    def loop(self, h: Tensor, batch: Any) -> Tensor:
-        for _ in range(3):
-            h = self.core(h)
-        return h
-
-
-def squares(model: nn.Module, batch: Any) -> Tensor:
-    return model(batch).square().flatten(1).mean(dim=1)
 
 
 def is_truth(features: Any, model: nn.Module, batch: Any, loss: Any = squares, rtol: float = 1e-10) -> None:

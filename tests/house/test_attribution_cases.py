@@ -9,6 +9,7 @@ from attribution_cases import TRAIN, World, assert_close, assert_same_result, fe
 __all__ = ["world"]
 
 
+@pytest.mark.slow
 def test_the_comparisons_reject_what_is_not_the_same(world: World) -> None:
     result = world.attribute()
     assert_same_result(result, world.attribute())

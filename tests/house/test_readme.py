@@ -28,6 +28,7 @@ def test_the_readme_begins_with_the_two_commands():
     assert re.search(r"^test:", makefile, flags=re.M)
 
 
+@pytest.mark.slow
 def test_every_python_block_runs(tmp_path, monkeypatch, capsys):
     pytest.importorskip("matplotlib")
     pytest.importorskip("xarray")

@@ -228,6 +228,7 @@ def test_counted_numbers_count() -> None:
 # errata
 
 
+@pytest.mark.slow
 def test_errata_are_told_apart_and_say_all_they_should() -> None:
     rows = [e.as_row() for e in proofs.all_errata()]
     assert len({row["name"] for row in rows}) == len(rows) >= 12

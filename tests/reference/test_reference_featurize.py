@@ -61,6 +61,7 @@ def test_steps_and_outside_are_the_whole_gradient_of_the_whole_model(case: Loope
             np.testing.assert_array_equal(features.outside[:, part], flat(g, [name], 1))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases())
 def test_sketched_features_are_the_sketch_of_the_dense_ones(case: LoopedCase) -> None:

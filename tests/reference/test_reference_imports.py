@@ -6,6 +6,7 @@ import pkgutil
 import subprocess
 import sys
 
+import pytest
 from paths import ROOT
 
 import sdi.reference
@@ -17,6 +18,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
 
 
+@pytest.mark.slow
 def test_the_reference_backend_never_imports_torch() -> None:
     done = run("import sdi.reference, sys; assert 'torch' not in sys.modules; assert 'jax' not in sys.modules")
     assert done.returncode == 0, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from reference_cases import assert_close, loss_of
 
@@ -38,6 +39,7 @@ def stays_zero(config: LoopedConfig) -> bool:
     return config.state == "zero" and config.injection == "none" and config.norm == "rms" and not config.bias
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases(bptt=2))
 def test_truncation_zeroes_early_steps_exactly_and_leaves_the_others_alone(case: LoopedCase) -> None:
@@ -62,6 +64,7 @@ def test_truncation_cuts_the_state_and_not_the_injected_input() -> None:
         assert g.any(axis=(1, 2)).tolist() == [reached] * 3
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases())
 def test_a_ragged_batch_equals_its_examples_one_by_one(case: LoopedCase) -> None:

@@ -91,6 +91,7 @@ def test_deviations_add_over_checkpoints(world: World) -> None:
     assert_close(both.tracin_stderr.values, sum(one.tracin_stderr.values for one in ones))
 
 
+@pytest.mark.slow
 def test_what_has_no_parts_is_refused(world: World) -> None:
     find_parts(world)
     store, points = Store(world.store), find_checkpoints(world.paths)
@@ -108,6 +109,7 @@ def test_what_has_no_parts_is_refused(world: World) -> None:
         sdi.parts(Store(world.folder / "other"), points, "q-1", ["t-0"])
 
 
+@pytest.mark.slow
 def test_parts_are_drawn(world: World, tmp_path: Path) -> None:
     parts, _ = find_parts(world, train=TRAIN)
     parts.plot(tmp_path / "p.png", train="t-0")

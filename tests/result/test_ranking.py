@@ -183,6 +183,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "dtype"), [("query", "float64"), ("query", "float16"), ("matrix", "float64")])
 @pytest.mark.parametrize("block", [1, 12000, 64 << 20])
 def test_the_stream_is_the_dense_ranking(world: World, monkeypatch: Any, dtype: str, mode: str, block: int) -> None:
@@ -208,6 +209,7 @@ def test_the_stream_is_the_dense_ranking(world: World, monkeypatch: Any, dtype: 
         assert_same_top(top, dense, 1e-12 if dtype == "float64" else 1e-5)
 
 
+@pytest.mark.slow
 def test_the_stream_counts_what_enters_outside_the_loop(world: World) -> None:
     config = replace(CONFIG, prelude=1)
     paths = [save_checkpoint(world.folder / f"o/{k}.safetensors", make_model(k, config), 0.5) for k in range(2)]

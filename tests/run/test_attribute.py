@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,29 +10,27 @@ import pytest
 import torch
 from attribution_cases import (
     CONFIG,
-    QUERY,
-    TRAIN,
     World,
     assert_close,
     assert_same_result,
-    counting,
     dense,
     make_model,
     ragged,
     save_checkpoint,
     world,
 )
+from looped_models import Halting
 
 import sdi
 import sdi.fast
 import sdi.reference
 from sdi import Loop, SketchMap
-from sdi.fast import token_cross_entropy
 
 __all__ = ["world"]
 MODES = ("query", "train", "matrix", "tracin")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [32, None])
 def test_every_mode_sums_to_the_next(world: World, m: int | None) -> None:
     query, train, matrix, tracin = (world.attribute(mode=mode, m=m, query=ragged(5, "q", 3)) for mode in MODES)
@@ -48,6 +45,7 @@ def test_every_mode_sums_to_the_next(world: World, m: int | None) -> None:
     assert query.stderr.values.any() == (m is not None)
 
 
+@pytest.mark.slow
 def test_without_a_sketch_it_is_the_definition_and_the_exact_backend(world: World) -> None:
     whole, exact = world.attribute(m=None), world.attribute(backend="exact")
     wanted = [
@@ -75,6 +73,7 @@ def test_sketched_scores_are_those_of_the_sketched_gradients(world: World) -> No
     assert_close(result.sdi.values, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "spread"), [(32, False), (32, True), (None, False)])
 @pytest.mark.parametrize("mode", MODES)
 def test_the_reference_backend_gives_the_same(world: World, mode: str, m: int | None, spread: bool) -> None:
@@ -99,6 +98,7 @@ def test_the_reference_backend_gives_the_same(world: World, mode: str, m: int | 
     assert_same_result(slow, fast, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_what_enters_outside_the_loop_is_counted_and_told(world: World) -> None:
     config = replace(CONFIG, prelude=1)
     loop = Loop(["prelude", "core"], "inject", "coda")
@@ -122,6 +122,7 @@ def test_what_enters_outside_the_loop_is_counted_and_told(world: World) -> None:
     assert not totals["tracin"].outside.values.any()
 
 
+@pytest.mark.slow
 def test_examples_of_different_tau_are_padded_with_zeros(world: World) -> None:
     query = ragged(7, "q", 4)
     result = world.attribute(query=query)
@@ -137,21 +138,6 @@ def test_examples_of_different_tau_are_padded_with_zeros(world: World) -> None:
     alone = world.attribute(query=[{k: v[:1] for k, v in query[1].items()}])
     assert_close(result.sdi.sel(query="q-3").values, alone.sdi.values[:, 0])
     assert_close(world.attribute(train=ragged(7, "t", 4), mode="train").tau.values, [1, 2, 1, 4, 3, 1, 2])
-
-
-class Halting(torch.nn.Module):
-    """A loop whose length is in its weights: it takes more steps at one checkpoint than at another."""
-
-    def __init__(self, tau: int = 2) -> None:
-        super().__init__()
-        self.inject, self.core, self.coda = torch.nn.Identity(), torch.nn.Linear(4, 4), torch.nn.Identity()
-        self.register_buffer("steps", torch.tensor(tau))
-        self.double()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for _ in range(int(self.steps)):
-            x = torch.tanh(self.core(self.inject(x)))
-        return self.coda(x)
 
 
 def test_a_model_may_take_more_steps_at_one_checkpoint_than_at_another(world: World) -> None:
@@ -171,6 +157,7 @@ def test_a_model_may_take_more_steps_at_one_checkpoint_than_at_another(world: Wo
         assert both.tau.values.tolist() == [4, 4, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [2, 5])
 def test_repeats_average_over_seeds_and_measure_the_spread(world: World, repeats: int) -> None:
     runs = [world.attribute(seed=7 + r) for r in range(repeats)]
@@ -198,157 +185,3 @@ def test_the_standard_error_is_the_bound_of_every_parameters_part(world: World) 
             variance = variance + worst_case(store.sketch.sketches[b.name]) * a[:, None, None] * c[None]
         wanted = wanted + eta * np.sqrt(variance)
     assert_close(result.stderr.values, wanted)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"mode": "steps"}, r"^mode must be one of \('query', 'train', 'matrix', 'tracin'\), got 'steps'$"),
-        ({"backend": "slow"}, r"^backend must be one of \('fast', 'exact', 'reference'\), got 'slow'$"),
-        ({"dtype": "int8"}, r"^dtype must be one of \('float32', 'float16', 'float64'\), got 'int8'$"),
-        ({"repeats": 0}, "^repeats must be at least 1, got 0$"),
-        ({"shard": 0}, "^shard must be at least 1, got 0$"),
-        ({"m": 0}, "^m must be at least 1, got 0$"),
-        ({"m": -3, "backend": "exact"}, "^m must be at least 1, got -3$"),
-        ({"m": None, "family": "polynomail"}, "^family must be one of "),
-        ({"budget": -5, "backend": "reference"}, "^budget must be at least 1 MiB"),
-        ({"audit": "maybe", "backend": "reference"}, "^audit must be one of "),
-        (
-            {"backend": "exact", "repeats": 2},
-            "^repeats must be 1 with backend='exact', which has no sketch to draw again, got 2$",
-        ),
-        (
-            {"backend": "exact", "mode": "matrix"},
-            "^mode must be 'query' or 'tracin' with backend='exact', got 'matrix'",
-        ),
-        (
-            {"backend": "exact", "store": "x"},
-            "^store must be None with backend='exact', which keeps no features, got 'x'$",
-        ),
-        ({"audit": "maybe"}, "^audit must be one of "),
-        ({"memory": "all"}, "^memory must be one of "),
-        ({"loop": Loop("coer", "inject")}, "^body entry 'coer' matches no parameter of the model; did you mean 'core'"),
-    ],
-)
-def test_wrong_words_are_refused(world: World, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        world.attribute(**options)
-    assert not Path("x").exists()
-
-
-@pytest.mark.parametrize("name", ["m", "seed", "repeats", "shard", "budget"])
-def test_whole_numbers_may_be_numpys_and_must_be_whole(world: World, name: str) -> None:
-    value = {"m": 16, "seed": 3, "repeats": 2, "shard": 2, "budget": 1 << 30}[name]
-    result, wanted = (world.attribute(**{name: kind(value)}) for kind in (np.int64, int))
-    assert_same_result(result, wanted)
-    result.save(world.folder / "r.safetensors")
-    assert sdi.load(world.folder / "r.safetensors").info == wanted.info
-    for bad in (2.0, "2", True, np.float32(2)):
-        with pytest.raises(TypeError, match=f"^{name} must be an integer, got "):
-            world.attribute(**{name: bad})
-
-
-@pytest.mark.parametrize(
-    ("name", "rule"),
-    [
-        ("loop", r"must be an sdi\.Loop, such as sdi\.Loop\(body="),
-        ("loss", "must be a function of the model and a batch"),
-        ("checkpoints", "must be paths or patterns"),
-    ],
-)
-def test_a_forgotten_argument_is_named(world: World, name: str, rule: str) -> None:
-    with pytest.raises(TypeError, match=f"^{name} {rule}.*, got None$"):
-        world.attribute(**{name: None})
-
-
-def test_a_model_must_be_a_module(world: World) -> None:
-    with pytest.raises(TypeError, match=r"^model must be a torch\.nn\.Module, got None$"):
-        sdi.attribute(None, **world.options())
-
-
-def test_widths_of_each_parameter_may_be_numpys(world: World) -> None:
-    shapes = sdi.fast.body_shapes(world.model, world.loop)
-    wanted = world.attribute(m=dict.fromkeys(shapes, 16))
-    assert_same_result(world.attribute(m=dict.fromkeys(shapes, np.int32(16))), wanted)
-    with pytest.raises(TypeError, match=r"^m of 'core.* must be an integer, got 1.5$"):
-        world.attribute(m=dict.fromkeys(shapes, 1.5))
-
-
-def test_the_exact_backend_tells_of_progress_and_keeps_to_the_budget(world: World) -> None:
-    seen: list[Any] = []
-    with counting(sdi.fast, "exact_scores") as calls, pytest.MonkeyPatch.context() as patch:
-        exact = sdi.fast.exact_scores
-        given: list[Any] = []
-        patch.setattr(sdi.fast, "exact_scores", lambda *a, **options: (given.append(options), exact(*a, **options))[1])
-        world.attribute(backend="exact", progress=seen.append, budget=1 << 30, memory="recompute")
-    assert len(calls) == 2
-    assert [(o["budget"], o["memory"], o["audit"]) for o in given] == [(1 << 30, "recompute", "off")] * 2
-    assert [(p.checkpoint, p.checkpoints, p.side, p.done, p.reused) for p in seen] == [
-        (c, 2, side, n, 0) for c in (1, 2) for side, n in (("train", 7), ("query", 3))
-    ]
-
-
-def test_the_exact_backend_wants_one_eta_per_checkpoint(world: World) -> None:
-    save_checkpoint(world.paths[1], world.points[1], {"core": 0.5})
-    with pytest.raises(ValueError, match=r"must be one number with backend='exact'; use m=None instead"):
-        world.attribute(backend="exact")
-
-
-def test_progress_tells_of_every_batch(world: World) -> None:
-    for reused in (0, 1):
-        seen: list[Any] = []
-        world.attribute(store=world.store, progress=seen.append)
-        assert [(p.checkpoint, p.checkpoints, p.side, p.done) for p in seen] == [
-            (c, 2, side, done) for c in (1, 2) for side, done in (*(("train", d) for d in (3, 6, 7)), ("query", 3))
-        ]
-        assert all(p.reused == reused * p.done for p in seen)
-
-
-def test_a_nan_in_a_checkpoint_is_an_error_that_says_where(world: World) -> None:
-    with torch.no_grad():
-        world.points[1].core[0].mlp.down.weight[2, 3] = torch.nan
-    save_checkpoint(world.paths[1], world.points[1], 0.25)
-    for backend in ("fast", "exact"):
-        with pytest.raises(sdi.NonFiniteError, match=r"is nan; check .*checkpoint .*/step-10.safetensors\)$"):
-            world.attribute(backend=backend)
-
-
-def test_an_error_of_ours_says_at_which_checkpoint_and_of_which_side(world: World) -> None:
-    def mean(model: Any, batch: Any) -> Any:
-        return token_cross_entropy(model, batch).mean()
-
-    def wrong(model: Any, batch: Any) -> Any:
-        raise UnicodeDecodeError("utf-8", b"x", 0, 1, "as it was")
-
-    with pytest.raises(ValueError, match=r"one value per example.* \(train, checkpoint .*/step-9.safetensors\)$"):
-        world.attribute(loss=mean)
-    with pytest.raises(UnicodeDecodeError, match=r"as it was$"):  # its message is not one text
-        world.attribute(loss=wrong)
-
-
-def test_the_audit_runs_unless_it_is_off(world: World) -> None:
-    def mixed(model: Any, batch: Any) -> Any:
-        losses = token_cross_entropy(model, batch)
-        return losses * losses.mean()
-
-    with pytest.raises(sdi.AuditError, match=r"\(train, checkpoint .*/step-9.safetensors\)$"):
-        world.attribute(loss=mixed, audit="first", store=world.store)
-    assert not world.store.exists()
-
-    def averaged(model: Any, batch: Any) -> Any:
-        losses = token_cross_entropy(model, batch)
-        return losses / len(losses)
-
-    with pytest.raises(sdi.AuditError, match="divided by the size of the batch"):
-        world.attribute(loss=averaged, audit="first")
-    world.attribute(loss=averaged, audit="off")
-
-
-def test_the_defaults_are_those_of_the_text(world: World) -> None:
-    options = {k: v for k, v in world.options().items() if k not in ("m", "dtype", "audit")}
-    result = sdi.attribute(world.model, **options)
-    settings = result.info["settings"]
-    assert (settings["m"], settings["seed"], settings["mode"], settings["backend"]) == (2048, 0, "query", "fast")
-    assert result.sdi.values.dtype == np.float32
-    assert result.sdi.coords["query"] == tuple(i for b in QUERY for i in b["id"])
-    assert result.sdi.coords["train"] == tuple(i for b in TRAIN for i in b["id"])

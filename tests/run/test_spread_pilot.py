@@ -35,6 +35,7 @@ def widths_of(world: World, m: int = 32) -> dict[str, int]:
     return best_widths(costs_of(world), sizes, m)
 
 
+@pytest.mark.slow
 def test_it_is_a_run_with_the_widths_of_the_first_batch(world: World) -> None:
     widths = widths_of(world)
     assert len(set(widths.values())) > 2
@@ -46,6 +47,7 @@ def test_it_is_a_run_with_the_widths_of_the_first_batch(world: World) -> None:
     assert_same_result(spent, world.attribute(m=widths), rtol=0)
 
 
+@pytest.mark.slow
 def test_the_store_keeps_the_widths(world: World) -> None:
     """Whatever batch comes first when the run goes on, with whatever is added."""
     first = world.attribute(spread=True, store=world.store)
@@ -102,6 +104,7 @@ def test_what_cannot_be_spread_is_refused(world: World, options: dict[str, Any],
         world.attribute(spread=True, query=QUERY, store=None, **options)
 
 
+@pytest.mark.slow
 def test_by_default_the_bytes_of_one_m_are_spread(world: World) -> None:
     found = world.attribute(spread=None)
     assert_same_result(found, world.attribute(spread=True))

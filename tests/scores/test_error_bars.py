@@ -33,6 +33,12 @@ __all__ = ["world"]
 SEEDS, ALPHA = range(1000, 1200), 1e-3
 
 
+def sketched(dense: Features, x: np.ndarray, sketch: SketchMap) -> Features:
+    """Features with the sketch, by its definition, of x, which is g or phi of dense ones."""
+    parts = {b.name: x[..., b.start : b.stop].reshape(*x.shape[:-1], *b.shape) for b in dense.blocks}
+    return Features(sketch.apply(parts), dense.tau, sketch.blocks, sketch.label)
+
+
 class InMemory:
     """Sketches of dense features, read as a store is."""
 
@@ -45,9 +51,7 @@ class InMemory:
 
     def read(self, checkpoint: str, side: str, ids: Any) -> Features:
         f = self.features[checkpoint, side]
-        x = f.g if side == "train" else f.phi
-        parts = {b.name: x[..., b.start : b.stop].reshape(*x.shape[:-1], *b.shape) for b in f.blocks}
-        return Features(self.sketch.apply(parts), f.tau, self.blocks, self.sketch.label)
+        return sketched(f, f.g if side == "train" else f.phi, self.sketch)
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +130,12 @@ def test_without_students_t_two_sketches_would_cover_too_little(runs: Any) -> No
 
 def errors_at(m: int, seeds: range) -> float:
     """The error of sdi at m over fresh seeds, relative to |g| |phi|, against the exact scores: all pairs and steps."""
-    model, batch = make_model(1), one_batch(TRAIN)
-    exact = sdi.fast.featurize(model, token_cross_entropy, batch, loop=LOOP, audit="off")
+    exact = sdi.fast.featurize(make_model(1), token_cross_entropy, one_batch(TRAIN), loop=LOOP, audit="off")
     scale = np.linalg.norm(exact.g, axis=-1)[:, None, None] * np.linalg.norm(exact.phi, axis=-1)[None]
     wanted = sdi.backend("fast").sdi(exact, exact)
     shapes, squares = {b.name: b.shape for b in exact.blocks}, []
     for seed in seeds:
-        sketch = SketchMap.draw(shapes, m, seed)
-        f = sdi.fast.featurize(model, token_cross_entropy, batch, loop=LOOP, sketch=sketch, audit="off")
+        f = sketched(exact, exact.phi, SketchMap.draw(shapes, m, seed))
         squares.append(np.square((sdi.backend("fast").sdi(f, f) - wanted) / scale).mean())
     return float(np.sqrt(np.mean(squares)))
 
@@ -159,6 +161,14 @@ def test_a_pilot_that_kept_every_parameter_does_not_promise_that_m_1_is_enough()
     assert 1 < chosen.pilot <= 256
     assert errors_at(chosen.pilot, range(5000, 5012)) <= 0.2
     assert errors_at(chosen.pilot // 2, range(5000, 5012)) > 0.2  # and it is the smallest
+
+
+def test_the_pilots_batch_is_audited() -> None:
+    def shrinks_with_the_batch(model: Any, batch: Any) -> Any:
+        return token_cross_entropy(model, batch) / len(batch["tokens"])
+
+    with pytest.raises(sdi.errors.AuditError, match="divided by the size of the batch"):
+        sdi.choose_m(0.3, model=make_model(1), loss=shrinks_with_the_batch, loop=LOOP, batch=one_batch(TRAIN))
 
 
 def test_the_bound_alone_needs_no_model() -> None:

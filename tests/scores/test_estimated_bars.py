@@ -89,6 +89,7 @@ def test_the_counting_rejects_what_covers_too_little() -> None:
     assert rejects((rng.random((150, 60)) < 0.93).mean(axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 6])
 @pytest.mark.parametrize("sketch", ["tensor", "sparse", "hadamard"])
 def test_95_percent_of_intervals_hold_the_exact_score(sketch: str, length: int) -> None:
@@ -105,6 +106,7 @@ def test_between_two_examples_they_are_much_narrower_than_the_bound() -> None:
     assert 1.0 < found.ratio("estimated", own=False) < 1.5
 
 
+@pytest.mark.slow
 def test_the_bound_covers_too_little_of_an_example_on_itself_where_a_sketch_is_coarse() -> None:
     """One token's gradient, which is the worst case, through a two-sided projection to 8 x 8 numbers."""
     found = count(1, "kronecker", 64)

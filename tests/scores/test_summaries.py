@@ -25,6 +25,7 @@ masses = trajectories.filter(lambda e: e.max() > 0)
 signed = st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=12).map(np.array)
 
 
+@pytest.mark.slow
 @exact
 @given(masses, st.data())
 def test_late_mass_is_a_share(e, data):
@@ -61,6 +62,7 @@ def test_rounding_does_not_carry_a_share_or_a_centre_out_of_its_range(tau):
     assert centre_of_mass(e).max() <= tau
 
 
+@pytest.mark.slow
 @exact
 @given(masses, st.floats(1e-9, 1), st.floats(1e-9, 1))
 def test_the_horizon_is_a_step_and_grows_with_the_level(e, a, b):
@@ -71,6 +73,7 @@ def test_the_horizon_is_a_step_and_grows_with_the_level(e, a, b):
     assert e[int(low) - 1] > 0  # a step at which nothing acts reaches no level
 
 
+@pytest.mark.slow
 @exact
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=12).filter(any), st.integers(1, 20))
 def test_the_horizon_is_the_first_step_that_reaches_the_level_in_integers(e, twentieths):
@@ -79,6 +82,7 @@ def test_the_horizon_is_the_first_step_that_reaches_the_level_in_integers(e, twe
     assert horizon(np.array(e), twentieths / 20) == wanted
 
 
+@pytest.mark.slow
 @exact
 @given(st.lists(st.floats(-1e3, 1e3).map(lambda x: round(x, 3)), min_size=1, max_size=12))
 @example([1.0, 2.0, 4.0, -3.0])

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fast_cases import D, assert_near, features_of, make, make_xy, row_norms
+from fast_cases import assert_near, features_of, row_norms
+from looped_models import D, make, make_xy
 from sketch_cases import MIXED, NAMES, Bare, WithTwin, both, mine, mixed_and_others
 from torch import nn
 
@@ -24,6 +25,7 @@ from sdi.testing import assert_same_features
 __all__ = ["mine"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [*NAMES, MIXED, WithTwin, Bare], ids=lambda spec: getattr(spec, "__name__", str(spec)))
 def test_both_backends_agree_on_vectors_matrices_and_embeddings(spec: Any) -> None:
     sketch = mixed_and_others(spec)

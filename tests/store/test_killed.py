@@ -96,6 +96,7 @@ def resumes(world: World, whole: tuple[Result, dict[str, bytes]], sabotage: Call
     return killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "harm"),
     [
@@ -115,6 +116,7 @@ def test_killed_while_writing_it_goes_on_where_it_was(
         assert resumes(world, whole, at_call(name, k, before, harm))
 
 
+@pytest.mark.slow
 def test_killed_over_and_over_it_still_arrives(world: World, whole: Any) -> None:
     """Always the third rename from where it was: a run that cannot keep what it made would never end."""
     runs = 0
@@ -125,6 +127,7 @@ def test_killed_over_and_over_it_still_arrives(world: World, whole: Any) -> None
     assert files(world.store) == whole[1]
 
 
+@pytest.mark.slow
 def test_killed_between_batches_it_goes_on_where_it_was(world: World, whole: Any) -> None:
     for k in (1, 2, 4, 6):
 

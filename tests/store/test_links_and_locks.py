@@ -133,6 +133,7 @@ def test_a_worker_that_outlives_a_killed_run_does_not_hold_its_lock(tmp_path: Pa
             os.kill(worker, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_child_that_leaves_the_block_leaves_the_lock_with_its_parent(tmp_path: Path) -> None:
     with hold_and_fork(tmp_path / "lock", "leave") as run:
         assert run.stdout is not None

@@ -35,6 +35,7 @@ def flipped(path: Path, every: int = 1) -> Iterator[int]:
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_bit_flipped_anywhere_in_a_result_is_noticed(world: World) -> None:
     path = world.folder / "r.safetensors"
     result = world.attribute(train=world.options()["train"][:1])
@@ -45,6 +46,7 @@ def test_a_bit_flipped_anywhere_in_a_result_is_noticed(world: World) -> None:
     assert_same_result(sdi.load(path), result)
 
 
+@pytest.mark.slow
 def test_a_bit_flipped_anywhere_in_a_manifest_or_beside_a_shard_is_noticed(filled: World) -> None:
     for _ in flipped(filled.store / "manifest.json"):
         with pytest.raises(StoreError, match=r"manifest.json was|has version"):
@@ -62,6 +64,7 @@ def test_a_bit_flipped_anywhere_in_a_manifest_or_beside_a_shard_is_noticed(fille
     assert_same_result(filled.attribute(store=filled.store), filled.attribute())
 
 
+@pytest.mark.slow
 def test_a_bit_flipped_anywhere_in_a_run_toml_is_noticed_or_says_the_same(project: Path) -> None:
     call("featurize", project / "run.toml")
     path = project / "runs/first/run.toml"
@@ -145,6 +148,7 @@ def test_a_store_without_seals_is_filled_as_it_is(tmp_path: Path) -> None:
     assert len({tuple(Store(store).rows(key, "train")) for key in keys}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plain", "half", "own"])
 def test_damage_to_a_file_without_a_seal_is_never_another_error_than_ours(tmp_path: Path, name: str) -> None:
     store = Path(shutil.copytree(TESTS / "data/written_before/runs" / name, tmp_path / "store"))

@@ -70,6 +70,7 @@ def test_a_full_store_is_read_and_nothing_else(filled: World) -> None:
     assert_same_result(result, filled.attribute())
 
 
+@pytest.mark.slow
 def test_new_queries_make_nothing_on_the_training_side(filled: World) -> None:
     more = make_batches(4, "new", seed=8)
     with featurized() as calls:
@@ -78,6 +79,7 @@ def test_new_queries_make_nothing_on_the_training_side(filled: World) -> None:
     assert_same_result(result, filled.attribute(query=more))
 
 
+@pytest.mark.slow
 def test_more_training_examples_append(filled: World) -> None:
     more = [*TRAIN, *make_batches(3, "more", seed=8)]
     before = files(filled.store)
@@ -88,6 +90,7 @@ def test_more_training_examples_append(filled: World) -> None:
     assert_same_result(result, filled.attribute(train=more))
 
 
+@pytest.mark.slow
 def test_a_new_checkpoint_is_the_only_one_to_be_made(filled: World) -> None:
     path = filled.folder / "ckpt/step-11.safetensors"
     save_checkpoint(path, make_model(3), 0.125)
@@ -230,6 +233,7 @@ def test_two_writers_in_one_process_are_refused_too(filled: World) -> None:
         filled.attribute(store=filled.store, progress=again)
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_finished_shards_valid_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = world.attribute(store=world.folder / "whole", shard=2)
     whole, before = files(world.folder / "whole"), os.fsync
@@ -314,6 +318,7 @@ def test_another_error_of_the_disk_is_told_as_it_is(tmp_path: Path) -> None:
         write_whole(tmp_path / "nowhere/file", b"")
 
 
+@pytest.mark.slow
 def test_each_repeat_has_a_store_of_its_own(world: World) -> None:
     result = world.attribute(store=world.store, repeats=2)
     assert sorted(p.name for p in world.store.iterdir()) == ["seed-0", "seed-1"]

@@ -19,6 +19,7 @@ from sdi.store.shard_format import decoded
 __all__ = ["world"]
 
 
+@pytest.mark.slow
 def test_float16_keeps_three_digits_whatever_the_size(world: World) -> None:
     def scaled(scale: float) -> Any:
         return lambda model, batch: scale * token_cross_entropy(model, batch)

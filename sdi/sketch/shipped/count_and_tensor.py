@@ -37,7 +37,9 @@ def scatter(x: Array, buckets: Int[Array, "d"], signs: Int8[Array, "d"], m: int)
 
 @dataclass(frozen=True, eq=False)
 class CountSketch(LinearSketch):
-    """d numbers into m signed buckets.
+    """d numbers into m signed buckets: y[h[i]] += s[i] x[i].
+
+    h: the bucket of each entry. s: its sign. m: the number of buckets.
 
     >>> CountSketch(h=np.array([0, 1, 0]), s=np.array([1, -1, -1]), m=2).apply(np.array([5.0, 7.0, 1.0]))
     array([ 4., -7.])
@@ -110,7 +112,7 @@ class CountSketch(LinearSketch):
 
 @dataclass(frozen=True, eq=False)
 class TensorSketch(LinearSketch):
-    """A d x d' matrix into m signed buckets, through one CountSketch of its rows and one of its columns."""
+    """A d x d' matrix into m signed buckets, through CountSketches `rows` of its rows and `cols` of its columns."""
 
     rows: CountSketch
     cols: CountSketch
@@ -122,7 +124,11 @@ class TensorSketch(LinearSketch):
 
     @classmethod
     def draw(cls, shape: Shape, m: int, *, seed: int = 0, name: str = "", family: str = "table") -> Any:
-        """A vector gets a CountSketch: with one column, the two are the same thing."""
+        """Draw a sketch from its arguments alone; for a vector, a CountSketch, which is the same with one column.
+
+        shape: (d,) or (d_out, d_in). m: the number of buckets. seed, name: the run's seed and the parameter's name.
+        family: the hash family, "table" or "polynomial".
+        """
         shape = check_shape(shape, "TensorSketch")
         if len(shape) == 1:
             return CountSketch.draw(shape, m, seed=seed, name=name, family=family)
@@ -175,7 +181,8 @@ class TensorSketch(LinearSketch):
         return scatter(x.reshape(*x.shape[:-2], prod(self.shape)), self.H.ravel(), self.S.ravel(), self.m)
 
     def apply_outer(self, u: Shaped[Array, "... T d"], v: Shaped[Array, "... T d2"]) -> Shaped[Array, "... m"]:
-        """Without forming any outer product: a circular convolution of two CountSketches, by FFT."""
+        """The sketch of the sum over T of outer(u, v), without forming it: a circular convolution of two CountSketches,
+        of u (..., T, d) and of v (..., T, d'), by FFT."""
         u, v = self._check_pair(u, v)
         spectrum = np.fft.rfft(self.rows.apply(u)) * np.fft.rfft(self.cols.apply(v))
         return np.fft.irfft(spectrum.sum(axis=-2), n=self.m)
@@ -185,14 +192,14 @@ class TensorSketch(LinearSketch):
         return 2 * (2 - self.m % 2) / self.m**2 + 6 / self.m
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
-        """With the part in 1 / m^2 as its bound has it."""
+        """`over_frequencies`, plus the bound on the part in 1 / m^2, for `pairs` of sketched vectors."""
         rest = half_bound(2 * (2 - self.m % 2) / self.m**2, pairs)
         return between(self.variance_factor(), pairs, over_frequencies(pairs) + rest)
 
 
 @dataclass(frozen=True, eq=False)
 class Keep(LinearSketch):
-    """The parameter itself, flattened: costs no more than a sketch when it has at most m entries, and is exact."""
+    """The parameter itself, flattened, without error: used for parameters with at most m entries. of: its shape."""
 
     of: tuple[int, ...]
     kind: ClassVar[str] = "keep"
@@ -210,7 +217,7 @@ class Keep(LinearSketch):
 
     @classmethod
     def draw(cls, shape: Shape, m: int = 0, *, seed: int = 0, name: str = "") -> Keep:
-        """No randomness; m does not matter."""
+        """A Keep of this shape. The other arguments (m, seed, name) make no difference."""
         return cls(shape)
 
     @classmethod

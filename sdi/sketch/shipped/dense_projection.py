@@ -1,4 +1,4 @@
-"""What the dense projections share: a size at which they are refused, and the product."""
+"""Shared by the dense projections: a limit on the size of their matrix, and the product with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_BYTES = 1 << 30  # of the matrix in double precision, for one parameter
 
 
 def check_dense(m: int, shape: Shape, name: str, kind: str) -> None:
-    """Refuse a matrix that would not be small. Dense projections are yardsticks, not tools."""
+    """Refuse a projection matrix above MOST_BYTES: dense projections are for comparison at small sizes."""
     size = 8 * m * prod(shape)
     if size > MOST_BYTES:
         most = MOST_BYTES // (8 * prod(shape))

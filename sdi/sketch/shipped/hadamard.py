@@ -114,7 +114,7 @@ class HadamardSketch(ScaledIntegers):
         return y.reshape(*lead, self.size)
 
     def apply_outer(self, u: Shaped[Array, "... T d_out"], v: Shaped[Array, "... T d_in"]) -> Shaped[Array, "... m"]:
-        """The transform of an outer product is that of its sides."""
+        """The sketch of the sum over T of outer(u, v), by transforming u and v apart; no outer product is formed."""
         u, v = (as_floats(side) for side in self._check_pair(u, v))
         a, b = walsh_hadamard(u * self.out_signs), walsh_hadamard(v * self.in_signs)
         return (a[..., self.out_at] * b[..., self.in_at]).sum(axis=-2) * sqrt(self.squared_scale)

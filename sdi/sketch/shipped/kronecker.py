@@ -103,7 +103,7 @@ class KroneckerSketch(ScaledIntegers):
     def apply_outer(
         self, u: Shaped[Array, "... T d_out"], v: Shaped[Array, "... T d_in"]
     ) -> Shaped[Array, "... k1*k2"]:
-        """Each token's two sides are projected first."""
+        """The sketch of the sum over T of outer(u, v), by projecting u and v apart first."""
         u, v = (as_floats(side) for side in self._check_pair(u, v))
         u = u if self.left is None else u @ self.left.T.astype(u.dtype)
         v = v if self.right is None else v @ self.right.T.astype(v.dtype)

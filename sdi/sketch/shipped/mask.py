@@ -74,7 +74,7 @@ class MaskSketch(ScaledIntegers):
         return flattened(x, self.of)[..., self.index]
 
     def apply_outer(self, u: Shaped[Array, "... T d_out"], v: Shaped[Array, "... T d_in"]) -> Shaped[Array, "... m"]:
-        """Only the chosen entries of the outer products are made."""
+        """The sketch of the sum over T of outer(u, v); only its chosen entries are computed."""
         u, v = (as_floats(side) for side in self._check_pair(u, v))
         i, j = np.divmod(self.index, matrix_shape(self.of)[1])
         return (u[..., i] * v[..., j]).sum(axis=-2) * sqrt(self.squared_scale)

@@ -1,4 +1,4 @@
-"""ScaledIntegers: sketches whose matrix is one square root times integers, so that their moments have exact answers."""
+"""ScaledIntegers: sketches whose matrix is a square root times integers, so that moments can be computed exactly."""
 
 from __future__ import annotations
 

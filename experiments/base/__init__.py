@@ -1,0 +1,23 @@
+"""What experiments share: resumable training, checkpoints with their rates, run folders, parts of a report.
+
+An experiment adds its settings, a task, a model, a `Trainer` with its step, and an analysis.
+"""
+
+from .report import share, table
+from .run_folder import check_seeds, kept, make_folder, telling, write_json, write_untrained
+from .training import Progress, Trainer, TrainerSettings, train
+
+__all__ = [
+    "Progress",
+    "Trainer",
+    "TrainerSettings",
+    "check_seeds",
+    "kept",
+    "make_folder",
+    "share",
+    "table",
+    "telling",
+    "train",
+    "write_json",
+    "write_untrained",
+]
