@@ -32,7 +32,8 @@ EXACT = "this check is not statistical: a right answer never fails it, beyond ro
 def assert_linear(sketch: str | type, *, shape: tuple[int, ...] = (8, 6), m: int = 16, seed: int | None = None) -> None:
     """S(a x + b y) = a S(x) + b S(y), for each array of a batch as for one alone, at many sizes and magnitudes.
 
-    Exact, up to rounding: what holds for `shape` and `m` is also tried at tiny, odd, wide and large ones.
+    sketch: a class, or its name or path. shape, m: what it sketches, and to how many numbers; tiny, odd, wide and
+    large ones are tried, too. seed: of its draws, by default what `--sdi-seed` says. Exact, up to rounding.
     """
     subject = subject_of(sketch, shape, m, current_seed() if seed is None else seed, DRAWS)
     _judge("linear", subject, linear(subject), repeat_line("assert_linear", subject, None))

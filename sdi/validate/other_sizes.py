@@ -31,8 +31,10 @@ SPREADS = (
 FIXED = ("equal entries", "a checkerboard", "an outer product of signs", "equal entries in the first half")
 FLAT: Shape = (30, 20)
 SEARCHED = (FLAT, 2)  # where adversarial pairs are sought, too: a small m makes dependence of many entries plain
-EACH, NUMBERS = 8, 1 << 18  # arrays of a kind; numbers in them, at most
-BYTES, FEWEST = 1 << 28, 40  # of tables that may be drawn at one size, and draws all the same
+EACH, MORE = 8, 32  # arrays of a kind; and at SEARCHED, where tails are heavy
+NUMBERS = 1 << 18  # in all of them, at most
+FEWEST = 40  # draws of a size whose tables cost little
+BYTES, LEAST = 1 << 27, 8  # of tables that may be drawn at one size, and draws all the same
 NAMES = ("core.weight", "model.layers.3.mlp.up.weight", "blocks.1.attn.q.bias", "transformer.h.10.ln.weight")
 
 
@@ -68,7 +70,7 @@ def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
         for shape, m in sizes:
             for first in subject.drawn(((shape, m),)):
                 affordable = BYTES // (int(first.nbytes) + 8 * prod(shape))
-                found.append((shape, m, min(n, max(affordable, FEWEST))))
+                found.append((shape, m, min(n, max(affordable, LEAST))))
     return found
 
 
@@ -76,7 +78,8 @@ def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
 def sample(subject: Subject, shape: Shape, m: int, n: int) -> Sample:
     rng = subject.rng(23, *shape, m)
     fixed = _fixed(shape, rng)
-    each = max(1, min(EACH, NUMBERS // (len(SPREADS) * prod(shape))))
+    most = MORE if (shape, m) == SEARCHED else EACH
+    each = max(1, min(most, NUMBERS // (len(SPREADS) * prod(shape))))
     mean, norms, spread = np.empty(n), np.empty((n, len(FIXED))), np.empty((n, len(SPREADS)))
     for k in range(n):
         one = subject.draw(JUDGE + k, shape, m, NAMES[k % len(NAMES)])

@@ -88,7 +88,12 @@ def _batch(sketch: Any, lead: tuple[int, ...], few: int, rng: np.random.Generato
     sizes = np.resize([1.0, 1e3, 1e-3], lead).reshape(*lead, *[1] * len(sketch.shape))
     batch = rng.standard_normal((*lead, *sketch.shape)) * sizes
     case = at(sketch, f", a batch of shape {batch.shape}")
-    together, flat = np.asarray(sketch.apply(batch)), batch.reshape(prod(lead), *sketch.shape)
+    try:
+        together, flat = np.asarray(sketch.apply(batch)), batch.reshape(prod(lead), *sketch.shape)
+    except ValueError:
+        if batch.size:
+            raise
+        return None, case  # an empty batch may be refused: reshape(..., -1) does
     if together.shape != (*lead, sketch.size):
         return f"apply gives shape {together.shape} for arrays of shape {batch.shape}", case
     parts = [sketch.apply(x) for x in (flat if few == 1 else np.split(flat, range(few, len(flat), few)))]
