@@ -43,7 +43,7 @@ def test_the_deciding_property_refuses_a_broken_sketch(name):
     assert found.wrong
 
 
-@pytest.mark.parametrize(("k", "name"), enumerate(RIGHT), ids=RIGHT)
+@pytest.mark.parametrize(("k", "name"), list(enumerate(RIGHT)), ids=RIGHT)
 def test_a_right_sketch_is_not_refused(k, name):
     """One property of each, in turn: all of one take ten seconds and more."""
     found = evidence_on(BY_NAME[ASKED_OF_RIGHT[k % len(ASKED_OF_RIGHT)]], subject(SKETCHES[name], DRAWS))

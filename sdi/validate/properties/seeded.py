@@ -4,6 +4,9 @@ Two seeds that give one sketch for one name may be a coincidence, where there ar
 names, they are one seed. Seeds 0 to 999 and the multiples of 1000 have every difference up to a million, so that a seed
 taken modulo anything up to there shows.
 
+A parameter of some hundred entries has so many sketches that no two seeds meet by chance, if seed and name make a key of
+32 bits or more; if two pairs of 2000 do, the key is shorter.
+
 What is missing from the tables shows where two sketches have the same ones and yet differ. At the size asked for, no
 two draws agree in any table; at tiny sizes many do, so that hidden randomness shows at once.
 """
@@ -25,6 +28,7 @@ NAMES = (
     "transformer.h.11.ln_1.bias", "blocks.7.norm.weight",
 )  # fmt: skip
 STEPS = 1000
+MANY: tuple[Shape, int] = ((313,), 8)  # even a mask of one entry of each eighth has 10^12 values there
 FAR = (*(2**k for k in (*range(17, 34), 48, 53, 62, 63, 64)), *(10**k for k in range(7, 10)), 2**31 - 1, 2**32 - 1)
 
 
@@ -81,6 +85,16 @@ def _periods(subject: Subject) -> Iterator[Try]:
         same = _signature(subject, one, NAMES) == _signature(subject, other, NAMES)
         yield (None if not same else f"seeds {one} and {other} give one sketch, for each of {len(NAMES)} names"), case
     yield None, case
+    for one in subject.drawn((MANY,)):
+        if one.variance_factor() > 0:
+            yield _key_is_short(subject), _case(subject, *MANY, NAMES[0])
+
+
+def _key_is_short(subject: Subject) -> str | None:
+    seeds = (*range(STEPS), *range(STEPS, STEPS**2, STEPS))
+    drawn = (subject.sketch.draw(*MANY, seed=seed, name=NAMES[0]) for seed in seeds)
+    met = len(seeds) - len({_maps(subject, [one])[0] for one in drawn})
+    return None if met < 2 else f"of {len(seeds)} seeds, {met} give a sketch that another one gives"
 
 
 def _signature(subject: Subject, seed: int, names: tuple[str, ...]) -> bytes:
