@@ -4,8 +4,8 @@ Two seeds that give one sketch for one name may be a coincidence, where there ar
 names, they are one seed. Seeds 0 to 999 and the multiples of 1000 have every difference up to a million, so that a seed
 taken modulo anything up to there shows.
 
-A parameter of some hundred entries has so many sketches that no two seeds meet by chance, if seed and name make a key of
-32 bits or more; if two pairs of 2000 do, the key is shorter.
+A parameter of some hundred entries has so many sketches that no two seeds meet by chance, if seed and name make a key
+of 32 bits or more; if two of 2000 do, the key is shorter (by chance with probability 1e-7).
 
 What is missing from the tables shows where two sketches have the same ones and yet differ. At the size asked for, no
 two draws agree in any table; at tiny sizes many do, so that hidden randomness shows at once.
