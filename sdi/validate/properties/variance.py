@@ -53,8 +53,8 @@ def within_bound(subject: Subject, alpha: float = ALPHA) -> Evidence:
             measured.append((t, s.factor))
     shares = [t.variance / claim for *_, t, claim in tests if claim > 0] + worst_exact  # of many draws: no noise
     least = max((t.least / claim for t, claim in measured if claim > 0), default=0.0)
-    seen = f"the worst pair measures {max(shares, default=0.0):.2g} of the claimed bound; none exceeds it at "
-    seen += f"{len(sizes)} other sizes"
+    seen = f"the worst pair measures {max(shares, default=0.0):.2g} of the claimed bound, which is refuted "
+    seen += f"at none of {len(sizes) + 1} sizes"
     if not all(trial(subject, shape, subject.m).searched for shape in subject.shapes):
         seen += f", of the known kinds only: {subject.shape} is too large for a search"
     power: str | None = f"a claim below {least:.2g} of this one would have been refuted on these"
