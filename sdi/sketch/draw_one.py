@@ -29,6 +29,7 @@ def draw_one(spec: str | type, name: str, shape: Shape, m: int, seed: int, famil
     if not isinstance(made, Sketch):
         lacking = [k for k in NEEDED if not hasattr(made, k)]
         raise TypeError(f"{text}, lacks {', '.join(lacking)}; derive it from sdi.LinearSketch, which fills in most")
-    if tuple(made.shape) != shape or not 1 <= made.size <= m:
+    isometry = made.size == prod(shape) and made.variance_factor() == 0  # as Keep: it gives all there is, exactly
+    if tuple(made.shape) != shape or not (isometry or 1 <= made.size <= m):
         raise SketchMismatch(f"{text}, has shape {made.shape} and size {made.size}; it must keep the shape and 1 to m")
     return made

@@ -7,6 +7,7 @@ is asked for. With pytest, `-p sdi.testing.plugin` adds a marker and a seed: see
 from sdi.testing.assertions import (
     assert_backends_agree,
     assert_conserves,
+    assert_linear,
     assert_same_features,
     assert_unbiased,
     assert_within_bound,
@@ -28,6 +29,7 @@ __all__ = [
     "LoopedCase",
     "assert_backends_agree",
     "assert_conserves",
+    "assert_linear",
     "assert_same_features",
     "assert_unbiased",
     "assert_within_bound",

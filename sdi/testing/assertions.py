@@ -18,13 +18,25 @@ from sdi.validate.agreement import differ
 from sdi.validate.evidence import PROPERTIES, Evidence
 from sdi.validate.looped_case import LoopedCase
 from sdi.validate.properties.conserving import disagreement, not_conserved
+from sdi.validate.properties.linear import linear
 from sdi.validate.properties.unbiased import unbiased
 from sdi.validate.properties.variance import within_bound
 from sdi.validate.report import subject_of
 from sdi.validate.sketch_under_test import Subject
 from sdi.validate.statistics.mean_test import ALPHA
 
+DRAWS = 4000  # which decide nothing that is exact
 EXACT = "this check is not statistical: a right answer never fails it, beyond rounding"
+
+
+def assert_linear(sketch: str | type, *, shape: tuple[int, ...] = (8, 6), m: int = 16, seed: int | None = None) -> None:
+    """S(a x + b y) = a S(x) + b S(y), for each array of a batch as for one alone, at many sizes and magnitudes.
+
+    sketch: a class, or its name or path. shape, m: what it sketches, and to how many numbers; tiny, odd, wide and
+    large ones are tried, too. seed: of its draws, by default what `--sdi-seed` says. Exact, up to rounding.
+    """
+    subject = subject_of(sketch, shape, m, current_seed() if seed is None else seed, DRAWS)
+    _judge("linear", subject, linear(subject), repeat_line("assert_linear", subject, None))
 
 
 def assert_unbiased(
@@ -86,8 +98,8 @@ def assert_conserves(
     for i in range(n if n > 1 else 0):
         alone = not_conserved(model, loss, take_examples(batch, slice(i, i + 1), n), **options)
         if alone is not None:
-            raise AssertionError(_exact_message(alone, f"example {i} of {n} alone"))
-    raise AssertionError(_exact_message(wrong, f"the batch of {n}"))
+            raise AssertionError(_exact_message(alone, f"example {i} of {n} alone", sketch))
+    raise AssertionError(_exact_message(wrong, f"the batch of {n}", sketch))
 
 
 def assert_backends_agree(
@@ -102,11 +114,11 @@ def assert_backends_agree(
     if wrong is None:
         return
     for i in range(case.n if case.n > 1 else 0):
-        one = LoopedCase(case.model, case.example(i))
+        one = LoopedCase(case.model, case.example(i), case.seed)
         alone = disagreement(one, sketch, dtype, rtol=rtol)
         if alone is not None:
-            raise AssertionError(_exact_message(alone, repr(one)))
-    raise AssertionError(_exact_message(wrong, repr(case)))
+            raise AssertionError(_exact_message(alone, repr(one), sketch))
+    raise AssertionError(_exact_message(wrong, repr(case), sketch))
 
 
 def assert_same_features(fast: Features, slow: Features, rtol: float = 1e-10) -> None:
@@ -123,5 +135,6 @@ def _judge(name: str, subject: Subject, evidence: Evidence, repeat: str) -> None
         raise AssertionError(evidence.message(says, subject.spec, repeat))
 
 
-def _exact_message(wrong: str, case: str) -> str:
-    return f"{wrong}\n  smallest failing case: {case}\n  {EXACT}"
+def _exact_message(wrong: str, case: str, sketch: SketchMap | None) -> str:
+    how = "dense" if sketch is None else f"sketch {sketch.label}"
+    return f"{wrong}\n  smallest failing case: {case}, {how}\n  {EXACT}"

@@ -12,8 +12,10 @@ from sdi.validate.statistics.mean_test import ALPHA
 from sdi.validate.subprocess_check import can_be_elsewhere
 
 
-def repeat_line(verb: str, subject: Subject, alpha: float) -> str:
+def repeat_line(verb: str, subject: Subject, alpha: float | None) -> str:
     """`sdi validate` if it can load the class and asks for the same error rate; the assertion itself otherwise.
+
+    alpha: None for an assertion that is exact, and so needs no draws.
 
     >>> from sdi.sketch.shipped.count_and_tensor import Keep
     >>> repeat_line("assert_unbiased", Subject(Keep, "exact", seed=3), ALPHA)
@@ -22,11 +24,12 @@ def repeat_line(verb: str, subject: Subject, alpha: float) -> str:
     "from sdi.testing import assert_unbiased; assert_unbiased('exact', shape=(99,), m=16, seed=0, draws=500, alpha=0.1)"
     """
     cls, spec = subject.sketch, _path(subject)
-    if spec is not None and alpha == ALPHA:
+    if spec is not None and alpha in (ALPHA, None):
         shape = ",".join(map(str, subject.shape))
         options = f"--shape {shape} --m {subject.m} --seed {subject.seed} --draws {subject.draws}"
         return f"sdi validate {shlex.quote(spec)} {options}"
-    options = f"shape={subject.shape}, m={subject.m}, seed={subject.seed}, draws={subject.draws}, alpha={alpha:g}"
+    options = f"shape={subject.shape}, m={subject.m}, seed={subject.seed}"
+    options += "" if alpha is None else f", draws={subject.draws}, alpha={alpha:g}"
     name = cls.__qualname__.rpartition("<locals>.")[2] if spec is None else repr(spec)
     load = f"from sdi.testing import {verb}; "
     if spec is None and _can_be_imported(cls):

@@ -2,11 +2,13 @@
 
 They are for properties that hold exactly. What holds only on average is for `assert_unbiased` and
 `assert_within_bound`: an error rate means nothing when the seed is searched for a failure.
+
+Sketches are made with `st.builds`, so that hypothesis shows a failing one as the call that draws it: shape, m and seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,7 +86,8 @@ def batches(draw: DrawFn, config: LoopedConfig, most: int = 3) -> dict[str, Arra
 def looped_cases(draw: DrawFn, /, **fixed: Any) -> LoopedCase:
     """A model with random weights and a batch, for both backends. fixed: options of `LoopedConfig` that stay."""
     config = draw(looped_configs(**fixed))
-    return LoopedCase(make_model(config, draw(seeds)), draw(batches(config)))
+    seed = draw(seeds)
+    return LoopedCase(make_model(config, seed), draw(batches(config)), seed)
 
 
 @composite
@@ -118,7 +121,8 @@ def sketches(draw: DrawFn, names: Sequence[str | type] = tuple(SHIPPED), shape: 
     chosen: Any = load_sketch(draw(st.sampled_from(tuple(names))))
     of = draw(shapes()) if shape is None else shape
     try:
-        return chosen.draw(of, draw(st.integers(1, 9)), seed=draw(seeds), name=draw(st.sampled_from(["w", "core.0.b"])))
+        name = st.sampled_from(["w", "core.0.b"])
+        return draw(st.builds(_named(chosen), st.just(of), m=st.integers(1, 9), seed=seeds, name=name))
     except ValueError:
         reject()  # a width that the class does not take
 
@@ -127,4 +131,16 @@ def sketches(draw: DrawFn, names: Sequence[str | type] = tuple(SHIPPED), shape: 
 def sketch_maps(draw: DrawFn, of: dict[str, Shape], names: Sequence[str | type] = tuple(SHIPPED)) -> SketchMap:
     """A SketchMap of one class. of: the shape of each parameter, by name. names: as in `sketches`."""
     spec = draw(st.sampled_from(tuple(names)))
-    return SketchMap.draw(of, draw(st.integers(1, 20)), seed=draw(st.integers(0, 99)), sketch=spec)
+    return draw(
+        st.builds(_named(SketchMap), st.just(of), m=st.integers(1, 20), seed=st.integers(0, 99), sketch=st.just(spec))
+    )
+
+
+def _named(cls: Any) -> Callable[..., Any]:
+    """cls.draw, under a name that says whose it is when hypothesis prints the call."""
+
+    def draw(*arguments: Any, **options: Any) -> Any:
+        return cls.draw(*arguments, **options)
+
+    draw.__name__ = draw.__qualname__ = f"{cls.__name__}.draw"
+    return draw

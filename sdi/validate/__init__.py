@@ -8,9 +8,15 @@ import importlib
 from sdi.validate.evidence import PROPERTIES, Evidence, Property
 from sdi.validate.sketch_under_test import Subject
 
-ORDER = ("protocol", "repeatable", "layout", "seeded", "names", "order", "linear", "factored", "dtypes")
+RANDOMNESS = ("protocol", "repeatable", "layout", "seeded", "names", "order")
+NUMBERS = ("linear", "nonfinite", "factored", "dtypes", "twin")
 MOMENTS = ("listing", "scale", "unbiased", "variance")
-for _name in (*ORDER, *MOMENTS, "conserving"):  # properties register when imported: this is the table's order
+for _name in (
+    *RANDOMNESS,
+    *NUMBERS,
+    *MOMENTS,
+    "conserving",
+):  # registered as imported: the table's order
     importlib.import_module(f"sdi.validate.properties.{_name}")
 
 from sdi.validate.report import Finding, Report, validate  # noqa: E402  (last: it runs them all)

@@ -21,10 +21,11 @@ class LoopedCase:
 
     model: Any
     batch: dict[str, Array]
+    seed: int | None = None  # of the weights, if `make_model` made them
 
     @classmethod
     def make(cls, config: LoopedConfig, seed: int = 0, n: int = 3, length: int = 4) -> LoopedCase:
-        return cls(make_model(config, seed), make_batch(config, seed, n, length))
+        return cls(make_model(config, seed), make_batch(config, seed, n, length), seed)
 
     @property
     def config(self) -> LoopedConfig:
@@ -63,11 +64,14 @@ class LoopedCase:
         model = room("fast").LoopedTransformer(self.config, self.model.weights).to(device, getattr(torch, dtype))
         return model, {name: torch.from_numpy(array).to(device) for name, array in self.batch.items()}
 
-    def __repr__(self) -> str:  # what hypothesis prints of a failing case
+    def _repr_pretty_(self, p: Any, cycle: bool) -> None:  # hypothesis would print every field, with all weights
+        p.text(repr(self))
+
+    def __repr__(self) -> str:
         changed = {k: v for k, v in self.config.to_dict().items() if v != getattr(LoopedConfig(), k)}
         options = ", ".join(f"{k}={v!r}" for k, v in changed.items())
         batch = {name: array.tolist() for name, array in self.batch.items()}
-        return f"LoopedCase(LoopedConfig({options}), batch={batch})"
+        return f"LoopedCase(make_model(LoopedConfig({options}), seed={self.seed}), batch={batch})"
 
 
 def make_model(config: LoopedConfig, seed: int) -> Any:

@@ -13,6 +13,7 @@ from sdi.sketch.load import load_sketch, sketch_text
 from sdi.validate.compare_shipped import Standing, standing
 from sdi.validate.enumeration import enumerations
 from sdi.validate.evidence import PROPERTIES, UNDECIDED, Evidence, Property
+from sdi.validate.other_sizes import other_sizes, sample
 from sdi.validate.sketch_under_test import Subject
 from sdi.validate.trial import trial
 
@@ -109,15 +110,27 @@ def validate(
     works = not any(f.verdict not in GOOD for f in findings if f.property in ("protocol", "linear", "factored"))
     progress("comparing with the shipped ones")
     rows = standing(subject) if compare and works else []
-    return Report(subject.spec, subject.shape, m, seed, draws, findings, rows, not_tested())
+    return Report(subject.spec, subject.shape, m, seed, draws, findings, rows, [rare_draws(draws), *not_tested()])
 
 
 def subject_of(sketch: str | type, shape: tuple[int, ...], m: int, seed: int, draws: int) -> Subject:
     """The class to test, as named; what is remembered of earlier ones is forgotten, since a class can be changed."""
     trial.cache_clear()
     enumerations.cache_clear()
+    other_sizes.cache_clear()
+    sample.cache_clear()
     spec = sketch if isinstance(sketch, str) else f"<{sketch_text(sketch)}>"
     return Subject(load_sketch(sketch), spec, shape, m, seed, draws)
+
+
+def rare_draws(draws: int) -> str:
+    """How likely it is that no draw of a verdict shows a fault of few draws. It assumes nothing of the sketch.
+
+    >>> rare_draws(4000)[:101]
+    'faults of rare draws, a heavy tail say: none of 4000 draws has one of 1 in 5000 with probability 0.45'
+    """
+    seen = ", ".join(f"1 in {one} with probability {(1 - 1 / one) ** draws:.2g}" for one in (5000, 1000, 200))
+    return f"faults of rare draws, a heavy tail say: none of {draws} draws has one of {seen}"
 
 
 def not_tested() -> list[str]:

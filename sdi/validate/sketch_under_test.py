@@ -13,12 +13,22 @@ from sdi.sketch.protocol import check_m, check_shape
 
 Array = np.ndarray
 Shape = tuple[int, ...]
+Sizes = tuple[tuple[Shape, int], ...]  # with an m for each shape
 SEEDS = 1_000_000  # draws of one seed of the user's; the next seed's begin after them
 MOST = 2_000  # seeds of the user's, so that every draw's seed fits into 31 bits
 FEW = 1_000  # draws when a failure is shown at tiny sizes, after the verdict
-TINY: tuple[tuple[Shape, int], ...] = (
+TINY: Sizes = (
     ((1,), 1), ((1, 1), 1), ((2,), 1), ((2, 1), 1), ((1, 2), 2), ((2, 2), 2), ((3,), 2), ((3, 2), 4), ((2, 3), 3),
     ((7,), 4), ((4, 3), 4), ((5, 4), 8),
+)  # fmt: skip
+WIDTHS: Sizes = (
+    ((9, 7), 13),
+    ((61,), 37),
+    ((13, 17), 100),
+    ((29, 31), 300),
+)  # odd, prime, wide
+LARGE: Sizes = (
+    ((61, 83), 16), ((1, 1301), 7), ((1301, 1), 7), ((5003,), 9), ((51, 61), 2048), ((70_001,), 4), ((515, 509), 4),
 )  # fmt: skip
 
 
@@ -48,7 +58,10 @@ class Subject:
 
     def draw(self, k: int = 0, shape: Shape | None = None, m: int | None = None, name: str = "core.weight") -> Any:
         """Its k-th sketch."""
-        return self.sketch.draw(shape or self.shape, m or self.m, seed=self.seed * SEEDS + k, name=name)
+        return self.sketch.draw(shape or self.shape, m or self.m, seed=self.seed_of(k), name=name)
+
+    def seed_of(self, k: int) -> int:
+        return self.seed * SEEDS + k
 
     def call(self, shape: Shape) -> str:
         """Its first draw, as one would write it."""
@@ -62,14 +75,21 @@ class Subject:
         return tuple(dict.fromkeys((self.shape, square(self.m), (prod(self.shape),))))
 
     def smallest_first(self) -> Iterator[Any]:
-        """Sketches of growing size, the user's last. Tiny sizes that the class refuses are passed over."""
-        for shape, m in TINY:
-            try:
-                yield self.draw(1, shape, m)
-            except ValueError:
-                continue
+        """Tiny ones, the user's, and ones of other widths. Sizes that the class refuses are passed over."""
+        yield from self.drawn(TINY)
         for shape in reversed(self.shapes):
             yield self.draw(1, shape)
+        yield from self.drawn(WIDTHS)
+
+    def drawn(self, sizes: Sizes) -> Iterator[Any]:
+        """One sketch of each of these sizes that the class does not refuse, and that fits into memory."""
+        for shape, m in sizes:
+            try:
+                sketch = self.draw(1, shape, m)
+                sketch.apply(np.zeros(shape))
+            except (ValueError, MemoryError):
+                continue
+            yield sketch
 
     def rng(self, *words: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, *words])

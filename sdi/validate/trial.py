@@ -21,6 +21,7 @@ from sdi.validate.sketch_under_test import FEW, SEEDS, TINY, Shape, Subject, mat
 Array = np.ndarray
 NUMBERS = 1 << 23  # held at most by the matrices that the search looks at
 FEWEST, LARGEST = 40, 1024  # matrices that a search makes sense with; entries of a parameter that can be written out
+SMALL, FEW_MATRICES = 100, 200  # entries up to which more matrices cost little, and how many are looked at beyond
 SEEK, CHOOSE, JUDGE = 0, SEEDS // 10, 2 * SEEDS // 10  # where the three sets of seeds begin
 
 
@@ -49,14 +50,15 @@ class Trial:
         return np.array([p.product for p in self.pairs])
 
 
-@lru_cache(maxsize=4)  # unbiasedness and variance look at the same draws
+@lru_cache(maxsize=8)  # unbiasedness and variance look at the same draws
 def trial(subject: Subject, shape: Shape, m: int) -> Trial:
     rng = subject.rng(8)
     pairs = known_pairs(shape, rng)
     few = max(subject.draws // 8, FEWEST)
     first = subject.draw(SEEK, shape, m)
     d = int(np.prod(shape))
-    sought = min(few, NUMBERS // (first.size * d)) if d <= LARGEST else 0
+    most = few if d <= SMALL else FEW_MATRICES
+    sought = min(few, most, NUMBERS // (first.size * d)) if d <= LARGEST else 0
     if sought >= FEWEST:
         S = np.stack([matrix_of(subject.draw(SEEK + k, shape, m)) for k in range(sought)])
         starts = np.stack([np.ones(d), np.eye(d)[0], *rng.standard_normal((2, d))])

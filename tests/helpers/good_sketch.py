@@ -50,6 +50,7 @@ class Good(LinearSketch):
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         x = self._check(x)
+        x = x.astype(np.int64) if x.dtype.kind in "iub" else x
         return x.reshape(*x.shape[: x.ndim - len(self.of)], prod(self.of)) @ self.matrix().astype(x.dtype)
 
     def variance_factor(self) -> float:

@@ -31,6 +31,13 @@ class Half(LinearSketch):
     def draw(cls, shape: tuple[int, ...], m: int, *, seed: int, name: str) -> Any: ...
 
 
+class Inexact(Keep):
+    """Gives more than m numbers, and claims no isometry."""
+
+    def variance_factor(self) -> float:
+        return 0.1
+
+
 def drawing(made: Any) -> Any:
     return type("Fixed", (Fixed,), {"made": made})
 
@@ -49,7 +56,7 @@ def drawing(made: Any) -> Any:
         ({"v": "tensor"}, SketchMismatch, r"no pattern of sketch matches parameter 'w'; it has \['v'\]: end with '\*'"),
         (drawing(object()), TypeError, r"\(64, 64\) and m=16, lacks draw, shape, .*; derive it from sdi.LinearSketch"),
         (drawing(Bare((4, 4))), SketchMismatch, r"has shape \(4, 4\) and size 1; it must keep the shape and 1 to m"),
-        (drawing(Keep((64, 64))), SketchMismatch, r"has shape \(64, 64\) and size 4096"),
+        (drawing(Inexact((64, 64))), SketchMismatch, r"has shape \(64, 64\) and size 4096"),
         (CountSketch, ValueError, r"shape must be \(d,\) for CountSketch, got \(64, 64\); use TensorSketch"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from broken_sketches import BiasedSigns, HalfTheBound, ThreefoldBehindAClaim, TwinWithoutSigns
+from broken_sketches import BiasedSigns, Clips, HalfTheBound, ThreefoldBehindAClaim, TwinWithoutSigns
 from good_sketch import Good
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +25,7 @@ from sdi.testing import (
     LoopedCase,
     assert_backends_agree,
     assert_conserves,
+    assert_linear,
     assert_unbiased,
     assert_within_bound,
     gradients,
@@ -124,6 +125,40 @@ def test_a_broken_one_fails_with_its_rate_its_case_and_its_seed(check, broken, s
     assert f"{check.__name__}({broken.__name__}, shape=(8, 6), m=16, seed=3, draws=500, alpha=1e-05)" in message
 
 
+def test_a_sketch_that_is_not_linear_fails_with_its_case_and_its_seed():
+    assert_linear(Good)
+    with pytest.raises(AssertionError) as error:
+        assert_linear(Clips, seed=3)
+    message = str(error.value)
+    assert "not true that S(a x + b y) = a S(x) + b S(y)" in message
+    assert "smallest failing case: shape (1,), 1 number, a=1e+30, b=-3e+30, x=[1], y=[1]" in message
+    assert "drawn with seed 3000001" in message
+    assert "it fails always or never" in message
+    assert repeated(error).endswith("assert_linear(Clips, shape=(8, 6), m=16, seed=3)")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shown"),
+    [
+        (sketches([Good], shape=(4, 3)), "Good.draw((4, 3), m=1, seed=0, name='w')"),
+        (sketch_maps({"w": (4, 5)}, ["tensor"]), "SketchMap.draw({'w': (4, 5)}, m=1, seed=0, sketch='tensor')"),
+        (looped_cases(), "LoopedCase(make_model(LoopedConfig(vocab=1, classes=2, d=4, heads=1, tau=1"),
+    ],
+)
+def test_hypothesis_shows_a_failing_case_by_its_size_and_its_seed(strategy, shown):
+    @settings(exact, max_examples=3)
+    @given(strategy)
+    def fails(case):
+        raise AssertionError
+
+    with pytest.raises(AssertionError) as error:
+        fails()
+    said = " ".join("".join(error.value.__notes__).split()).replace("( ", "(")
+    assert shown in said
+    assert "array(" not in said
+    assert " at 0x" not in said
+
+
 def repeated(error):
     """The line that an assertion says repeats it."""
     return re.search(r"^  repeat with: (.*)$", str(error.value), flags=re.M)[1]
@@ -188,14 +223,15 @@ def test_a_twin_that_differs_is_named_with_the_smallest_example():
     sketch = SketchMap.draw(case.body, 5, sketch=TwinWithoutSigns)
     with pytest.raises(AssertionError, match="values: differ by ") as error:
         assert_backends_agree(case, sketch)
-    assert "smallest failing case: LoopedCase(LoopedConfig(" in str(error.value)
+    assert "smallest failing case: LoopedCase(make_model(LoopedConfig(" in str(error.value)
     assert "(allowed 1e-09)" in str(error.value)
     assert "a right answer never fails it" in str(error.value)
     assert str(error.value).count("[[") == 3  # tokens, targets and mask of one example
     model, batch = case.torch()
     with pytest.raises(AssertionError, match=r"steps of 'core\.0\..*' and its whole gradient: differ") as error:
         assert_conserves(model, room("fast").token_cross_entropy, batch, loop=case.loop, sketch=sketch)
-    assert "smallest failing case: example 0 of 3 alone" in str(error.value)
+    assert "smallest failing case: example 0 of 3 alone, sketch " in str(error.value)
+    assert "(m=5, seed=0, broken_applies:TwinWithoutSigns)" in str(error.value)
 
 
 def test_one_example_that_fails_is_shown_as_the_batch():

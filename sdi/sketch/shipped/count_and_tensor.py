@@ -29,8 +29,8 @@ Array = np.ndarray
 
 
 def scatter(x: Array, buckets: Int[Array, "d"], signs: Int8[Array, "d"], m: int) -> Array:
-    """y[..., h(i)] += s(i) x[..., i], in the dtype of x: floats, integers or Fractions."""
-    signed = x * signs
+    """y[..., h(i)] += s(i) x[..., i], in the dtype of x: floats or Fractions; integers are summed in 64 bits."""
+    signed = (x.astype(np.int64) if x.dtype.kind in "iub" else x) * signs
     y = np.zeros((*x.shape[:-1], m), dtype=signed.dtype)  # that of x, unless x has no signs
     np.add.at(y, (..., buckets), signed)  # type: ignore[arg-type]
     return y

@@ -43,7 +43,7 @@ def cases(subject: Subject) -> Iterator[tuple[LoopedCase, SketchMap, str]]:
     "conserving",
     says="sketched steps of a looped model sum to the sketch of its whole gradient, on both backends",
     remedy="follows from a linear apply and a factored one that agrees with it; look at to_torch, if there is one",
-    needs=("repeatable", "linear", "factored", "layout"),
+    needs=("repeatable", "linear", "factored", "layout", "twin"),
 )
 def conserving(subject: Subject) -> Evidence:
     return first_wrong(_conserve_tries(subject), "a looped transformer, in one pass with steps and one without")
@@ -93,7 +93,7 @@ def not_conserved(
     "backends",
     says="the fast backend gives the numbers of the reference, in float64 and float32, on every device here",
     remedy="the reference calls apply, the fast backend to_torch where it exists; compare the two on one array",
-    needs=("repeatable", "linear", "factored", "layout", "dtypes"),
+    needs=("repeatable", "linear", "factored", "layout", "dtypes", "twin"),
 )
 def backends_agree(subject: Subject) -> Evidence:
     return first_wrong(_agree_tries(subject), f"float64 and float32 on {', '.join(devices())}")

@@ -1,4 +1,7 @@
-"""Single precision in, at least single precision out; double stays double; integers are exact where floats are."""
+"""Single precision in, at least single precision out; double stays double; integers are exact where floats are.
+
+At every magnitude that the type can hold: what is squared inside leaves its range long before the numbers do.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +11,68 @@ import numpy as np
 
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
 from sdi.validate.show_case import at
-from sdi.validate.sketch_under_test import Subject
+from sdi.validate.sketch_under_test import LARGE, Subject
 
-TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "int64": 1e-12, "int32": 1e-12}
+Array = np.ndarray
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "int64": 1e-12, "int32": 1e-12, "int16": 1e-12, "int8": 1e-12}
+# Exact in the type, and so is their sum: in float32, in which narrow integers may be summed.
+LARGEST = {"float64": 100, "float32": 100, "int64": 10**10, "int32": 10**5, "int16": 1000, "int8": 100}
+MAGNITUDES = (1e-33, 1e-25, 1e-18, 1e-9, 1e-4, 1.0, 1e4, 1e5, 1e6, 1e9, 1e18, 1e25, 1e32)  # of single precision
+OUTER = ((1.0, 1.0), (1e-24, 1e24), (1e-14, 1e-14), (1e14, 1e14), (1e5, 1e3))  # of u and of v
 
 
 @sketch_property(
     "dtypes",
-    says="float32, float64 and integers are sketched in their own precision or a better one",
-    remedy="compute in np.result_type(x, np.float32) or better; float16 or a narrow integer inside apply loses digits",
+    says="float32, float64 and integers are sketched in their own precision or a better one, at every magnitude",
+    remedy="compute in np.result_type(x, np.float32) or better; float16 or a narrow integer inside apply loses digits; "
+    "squares leave the range of float32 below 1e-22 and above 1e19",
     needs=("repeatable", "layout"),
 )
 def dtypes(subject: Subject) -> Evidence:
-    return first_wrong(_tries(subject), ", ".join(TOLERANCE))
+    return first_wrong(_tries(subject), f"{', '.join(TOLERANCE)}; float32 from {MAGNITUDES[0]:g} to {MAGNITUDES[-1]:g}")
 
 
 def _tries(subject: Subject) -> Iterator[Try]:
     for k, sketch in enumerate(subject.smallest_first()):
         rng = subject.rng(4, k)
-        x = rng.integers(-100, 101, size=sketch.shape)
-        wanted = np.asarray(sketch.apply(x.astype(np.float64)))
-        case = at(sketch, x=x)
-        size = np.abs(x).sum() + np.abs(wanted).max(initial=0)
         for name, tolerance in TOLERANCE.items():
+            x = rng.integers(-LARGEST[name], LARGEST[name] + 1, size=sketch.shape)
+            wanted = np.asarray(sketch.apply(x.astype(np.float64)))
             got = np.asarray(sketch.apply(x.astype(name)))
             if name.startswith("float") and np.result_type(got, name) != got.dtype:
-                yield f"apply of {name} gives {got.dtype}", case
+                yield f"apply of {name} gives {got.dtype}", at(sketch, x=x)
                 continue
-            off = np.abs(got.astype(np.float64) - wanted).max(initial=0)
-            yield (None if off <= tolerance * size else f"apply of {name} is {off:.3g} off that of float64"), case
-        y = rng.standard_normal(sketch.shape) + 1e-4
-        off = np.abs(sketch.apply(y.astype(np.float32)) - sketch.apply(y)).max(initial=0)
-        size = np.abs(y).sum() + np.abs(sketch.apply(y)).max(initial=0)
-        yield (None if off <= 1e-6 * size else f"apply of float32 is {off:.3g} off that of float64"), at(sketch, x=y)
+            yield _far(got, wanted, np.abs(x).sum(), tolerance, f"apply of {name}"), at(sketch, x=x)
+        for size in MAGNITUDES:
+            y = ((rng.standard_normal(sketch.shape) + 1e-4) * size).astype(np.float32)
+            wanted = sketch.apply(y.astype(np.float64))
+            off = _far(sketch.apply(y), wanted, np.abs(y.astype(np.float64)).sum(), 1e-6, "apply of float32")
+            yield off, at(sketch, x=y)
+        if len(sketch.shape) == 2:
+            yield from _outer_tries(sketch, rng)
+    for k, sketch in enumerate(subject.drawn(LARGE)):
+        y = subject.rng(18, k).standard_normal(sketch.shape).astype(np.float32)
+        wanted = sketch.apply(y.astype(np.float64))
+        yield _far(sketch.apply(y), wanted, np.abs(y).sum(dtype=np.float64), 1e-6, "apply of float32"), at(sketch)
+
+
+def _outer_tries(sketch: object, rng: np.random.Generator) -> Iterator[Try]:
+    apply_outer = sketch.apply_outer  # type: ignore[attr-defined]
+    for sizes in OUTER:
+        u, v = (
+            (rng.standard_normal((3, d)) * size).astype(np.float32)
+            for d, size in zip(sketch.shape, sizes, strict=True)  # type: ignore[attr-defined]
+        )
+        wide = tuple(side.astype(np.float64) for side in (u, v))
+        got, total = np.asarray(apply_outer(u, v)), (np.abs(wide[0]).T @ np.abs(wide[1])).sum()
+        if np.result_type(got, np.float32) != got.dtype:
+            yield f"apply_outer of float32 gives {got.dtype}", at(sketch, u=u, v=v)
+            continue
+        yield _far(got, apply_outer(*wide), total, 1e-6, "apply_outer of float32"), at(sketch, u=u, v=v)
+
+
+def _far(got: Array, wanted: Array, size: float, tolerance: float, what: str) -> str | None:
+    with np.errstate(all="ignore"):
+        off = np.abs(np.asarray(got, dtype=np.float64) - wanted).max(initial=0)
+    good = off <= tolerance * (size + np.abs(wanted).max(initial=0))
+    return None if good else f"{what} is {off:.3g} off that of float64"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
 from sdi.validate.show_case import at
-from sdi.validate.sketch_under_test import Subject, matrix_of
+from sdi.validate.sketch_under_test import LARGE, Subject, matrix_of
 
 ROUNDING = 1e-9
-TOKENS = ((1,), (3,), (2, 3), (40,), (9, 40))  # the last axis; more than one kernel or chunk may take at a time
+# Examples and tokens: none at all, and more than one kernel or chunk may take at a time.
+TOKENS = ((1,), (3,), (2, 3), (40,), (9, 40), (0,), (2, 0), (0, 3), (2, 3, 4))
+MANY = ((1100,), (2, 300), (2200, 3))
 
 
 @sketch_property(
@@ -22,25 +26,44 @@ TOKENS = ((1,), (3,), (2, 3), (40,), (9, 40))  # the last axis; more than one ke
     needs=("repeatable", "linear"),
 )
 def factored(subject: Subject) -> Evidence:
-    return first_wrong(_tries(subject), "1, 3 and 40 tokens, with and without a batch")
+    return first_wrong(_tries(subject), "0 to 1,100 tokens, 0 to 2,200 examples, with and without a batch")
 
 
 def _tries(subject: Subject) -> Iterator[Try]:
     for k, sketch in enumerate(subject.smallest_first()):
         if hasattr(sketch, "dense"):
-            off = np.abs(np.asarray(sketch.dense(), dtype=np.float64) - matrix_of(sketch)).max(initial=0)
+            dense, wanted = np.asarray(sketch.dense(), dtype=np.float64), matrix_of(sketch)
+            off = np.abs(dense - wanted).max(initial=0) if dense.shape == wanted.shape else np.inf
             yield (None if off <= ROUNDING else f"dense() and apply differ by {off:.3g}"), at(sketch)
         if len(sketch.shape) != 2:
             continue
         rng = subject.rng(2, k)
-        for lead in TOKENS:
-            u, v = (np.ones((1, d)) if lead == (1,) else rng.standard_normal((*lead, d)) for d in sketch.shape)
-            whole = sketch.apply(np.swapaxes(u, -1, -2) @ v)
-            got = np.asarray(sketch.apply_outer(u, v))
-            case = at(sketch, u=u, v=v)
-            if got.shape != whole.shape:
-                yield f"apply_outer gives shape {got.shape}, apply {whole.shape}", case
-                continue
-            size = np.linalg.norm(u) * np.linalg.norm(v) + np.linalg.norm(whole)
-            off = np.abs(got - whole).max(initial=0)
-            yield (None if off <= ROUNDING * size else f"apply_outer and apply differ by {off:.3g}"), case
+        square = tuple(sketch.shape)  # a batch of just this many examples and tokens
+        for lead in (*TOKENS, square) if prod(square) < 100 else TOKENS:
+            yield _same(sketch, lead, rng)
+        yield _same(sketch, (5, 9), rng, zeros=0.5)
+    for lead in MANY if len(subject.shape) == 2 else ():
+        yield _same(subject.draw(3), lead, subject.rng(19))
+    for k, sketch in enumerate(subject.drawn(tuple(size for size in LARGE if len(size[0]) == 2))):
+        for lead in ((5,), (2, 3)):
+            yield _same(sketch, lead, subject.rng(20, k))
+
+
+def _same(sketch: Any, lead: tuple[int, ...], rng: np.random.Generator, zeros: float = 0.0) -> Try:
+    """With a share of zeros among the entries: a zero is no sign of padding."""
+    u, v = (np.ones((1, d)) if lead == (1,) else rng.standard_normal((*lead, d)) for d in sketch.shape)
+    u, v = (np.where(rng.random(side.shape) < zeros, 0.0, side) for side in (u, v))
+    case = at(sketch, u=u, v=v)
+    try:
+        whole = np.asarray(sketch.apply(np.swapaxes(u, -1, -2) @ v))
+        got = np.asarray(sketch.apply_outer(u, v))
+    except ValueError:
+        if 0 not in lead[:-1]:
+            raise
+        return None, case  # an empty batch may be refused
+    if got.shape != whole.shape:
+        return f"apply_outer gives shape {got.shape}, apply {whole.shape}", case
+    axes = (-2, -1)
+    size = np.linalg.norm(u, axis=axes) * np.linalg.norm(v, axis=axes) + np.linalg.norm(whole, axis=-1)
+    off = np.abs(got - whole).max(axis=-1, initial=0)
+    return (None if (off <= ROUNDING * size).all() else f"apply_outer and apply differ by {off.max():.3g}"), case

@@ -1,20 +1,27 @@
-"""apply is linear, and treats every array of a batch alike."""
+"""apply is linear, and treats every array of a batch alike: whatever their number, their magnitude and their size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
 from sdi.validate.show_case import at
-from sdi.validate.sketch_under_test import Subject
+from sdi.validate.sketch_under_test import LARGE, Subject
 
-FACTORS = ((1.0, 1.0), (1.0, -1.0), (-3.0, 0.3), (1e-6, 1e6))
+Array = np.ndarray
+FACTORS = ((1.0, 1.0), (1.0, -1.0), (-3.0, 0.3), (1e-6, 1e6), (1.0, 1e-7))
 EXTREME = ((1e-30, 3e-30), (1e30, -3e30))  # no threshold and no clipping shows at numbers of order one
+POWERS = (-900, -500, 500, 900)  # of two, which change no digit: norms and squares leave the range of floats there
 ROUNDING = 1e-10  # of the norms of what is added
-BATCHES = ((9, 2), (40,))  # what is done to the first few arrays may not be done to the others
+BATCHES = ((9, 2), (40,), (0,), (0, 2), (1,))  # what is done to the first few arrays may not be done to the others
+MANY, FEW = 4500, 9  # arrays of a large batch, and of the small ones that it is compared with
+NUMBERS = 1 << 16  # in a batch as large as a side of the parameter, or as the sketch
 
 
 @sketch_property(
@@ -25,7 +32,10 @@ BATCHES = ((9, 2), (40,))  # what is done to the first few arrays may not be don
     needs=("repeatable", "layout"),
 )
 def linear(subject: Subject) -> Evidence:
-    return first_wrong(_tries(subject), "integers, fractions, numbers from 1e-30 to 1e30, batches")
+    largest = max(prod(shape) for shape, _ in LARGE)
+    seen = f"integers, fractions, numbers from 1e-270 to 1e270, batches of 0 to {MANY}, up to {largest:,} entries"
+    found = first_wrong(_tries(subject), seen)
+    return found if found.case is None else replace(found, case=f"{found.case}, drawn with seed {subject.seed_of(1)}")
 
 
 def _tries(subject: Subject) -> Iterator[Try]:
@@ -36,25 +46,62 @@ def _tries(subject: Subject) -> Iterator[Try]:
         first = np.zeros(sketch.shape)
         first.flat[0] = 1.0
         whole, normal = rng.integers(-3, 4, size=(2, *sketch.shape)) * 1.0, rng.standard_normal((2, *sketch.shape))
-        pairs: list[tuple[np.ndarray, np.ndarray]] = [(first, first), (first, 0.37 * first)]
+        pairs: list[tuple[Array, Array]] = [(first, first), (first, 0.37 * first)]
         pairs += [(both[0], both[1]) for both in (whole, normal)]
         for factors, (x, y) in product((FACTORS, EXTREME), pairs):
             for a, b in factors:
-                left, sx, sy = sketch.apply(a * x + b * y), sketch.apply(x), sketch.apply(y)
-                right = a * sx + b * sy
-                size = abs(a) * (_norm(x) + _norm(sx)) + abs(b) * (_norm(y) + _norm(sy))
-                off = np.abs(left - right).max(initial=0)
-                case = at(sketch, a=a, b=b, x=x, y=y)
-                yield (None if off <= ROUNDING * size else f"S(ax + by) and a S(x) + b S(y) differ by {off:.3g}"), case
-        for lead in BATCHES:
-            sizes = np.resize([1.0, 1e3, 1e-3], lead).reshape(*lead, *[1] * first.ndim)
-            batch = rng.standard_normal((*lead, *sketch.shape)) * sizes
-            together = sketch.apply(batch)
-            alone = np.stack([sketch.apply(x) for x in batch.reshape(-1, *sketch.shape)]).reshape(*lead, -1)
-            same = together.shape == alone.shape and np.allclose(together, alone, rtol=1e-9, atol=1e-12)
-            wrong = None if same else "arrays in a batch and alone give different answers"
-            yield wrong, at(sketch, f", a batch of shape {batch.shape}")
+                yield _combined(sketch, a, b, x, y)
+        yield from _scaled(sketch, normal[0])
+        sides = {(d,) for d in (*sketch.shape, sketch.size)} | {tuple(sketch.shape)}
+        for lead in (*BATCHES, *sorted(lead for lead in sides if prod((*lead, *sketch.shape)) <= NUMBERS)):
+            yield _batch(sketch, lead, 1, rng)
+    for shape in subject.shapes:
+        yield _batch(subject.draw(1, shape), (MANY,), FEW, subject.rng(15))
+    for k, sketch in enumerate(subject.drawn(LARGE)):
+        rng = subject.rng(16, k)
+        x, y = rng.standard_normal((2, *sketch.shape))
+        for a, b in ((-3.0, 0.3), (1.0, 1e-7)):
+            yield _combined(sketch, a, b, x, y)
+        yield from _scaled(sketch, x)
+        yield _batch(sketch, (3,), 1, rng)
 
 
-def _norm(x: np.ndarray) -> float:
+def _combined(sketch: Any, a: float, b: float, x: Array, y: Array) -> Try:
+    left, sx, sy = sketch.apply(a * x + b * y), sketch.apply(x), sketch.apply(y)
+    size = abs(a) * (_norm(x) + _norm(sx)) + abs(b) * (_norm(y) + _norm(sy))
+    off = np.abs(left - (a * sx + b * sy)).max(initial=0)
+    wrong = None if off <= ROUNDING * size else f"S(ax + by) and a S(x) + b S(y) differ by {off:.3g}"
+    return wrong, at(sketch, a=a, b=b, x=x, y=y)
+
+
+def _scaled(sketch: Any, x: Array) -> Iterator[Try]:
+    wanted = np.asarray(sketch.apply(x))
+    for power in POWERS:
+        with np.errstate(all="ignore"):
+            off = np.abs(np.ldexp(sketch.apply(np.ldexp(x, power)), -power) - wanted).max(initial=0)
+        wrong = f"S(2^{power} x) is off 2^{power} S(x) by {off:.3g} of it"
+        yield (None if off <= ROUNDING * (_norm(x) + _norm(wanted)) else wrong), at(sketch, x=x)
+
+
+def _batch(sketch: Any, lead: tuple[int, ...], few: int, rng: np.random.Generator) -> Try:
+    """All arrays of a batch at once, and a few at a time: one alone, if few is 1."""
+    sizes = np.resize([1.0, 1e3, 1e-3], lead).reshape(*lead, *[1] * len(sketch.shape))
+    batch = rng.standard_normal((*lead, *sketch.shape)) * sizes
+    case = at(sketch, f", a batch of shape {batch.shape}")
+    try:
+        together, flat = np.asarray(sketch.apply(batch)), batch.reshape(prod(lead), *sketch.shape)
+    except ValueError:
+        if batch.size:
+            raise
+        return None, case  # an empty batch may be refused: reshape(..., -1) does
+    if together.shape != (*lead, sketch.size):
+        return f"apply gives shape {together.shape} for arrays of shape {batch.shape}", case
+    parts = [sketch.apply(x) for x in (flat if few == 1 else np.split(flat, range(few, len(flat), few)))]
+    alone = np.concatenate([np.zeros((0, sketch.size)), *(np.reshape(y, (-1, sketch.size)) for y in parts)])
+    alone = alone.reshape(together.shape)
+    close = np.abs(together - alone) <= 1e-9 * np.abs(alone).max(axis=-1, keepdims=True, initial=0) + 1e-12
+    return (None if close.all() else "arrays in a batch and alone give different answers"), case
+
+
+def _norm(x: Array) -> float:
     return float(np.linalg.norm(x))

@@ -1,54 +1,56 @@
-"""Sketches of two parameters are independent: no table in common, no correlation between their errors.
+"""Sketches of two parameters, or of two seeds, are independent: no table in common, no correlation of their errors.
 
-However little their names differ: in one letter, one digit, the ending, or only at the end of a long name.
+However little their names differ, and where they have different shapes, as a weight and its bias.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import combinations, product
+from math import prod
 
 import numpy as np
 
+from sdi.sketch.protocol import matrix_shape
 from sdi.validate.evidence import Evidence, sketch_property
-from sdi.validate.sketch_under_test import Subject, digest
+from sdi.validate.model_names import PAIRS, model_names
+from sdi.validate.sketch_under_test import Shape, Subject, digest
 from sdi.validate.statistics.mean_test import ALPHA, COARSEST, POWER
 from sdi.validate.statistics.sign_test import SignTest, products_needed, signs_are_fair
 from sdi.validate.trial import JUDGE
 
+Array = np.ndarray
 SEEDS = 32
-LONG = "blocks.0." * 12
-PAIRS = (
-    ("core.q.weight", "core.k.weight"), ("core.0.weight", "core.1.weight"), ("core.weight", "core.bias"),
-    ("core.wa", "core.wb"), ("core.1.weight", "core.11.weight"), ("core.weight", "core.weight_v"),
-    ("core.q.weight", "core.Q.weight"), (f"{LONG}q.weight", f"{LONG}k.weight"), (f"{LONG}weight", f"{LONG}weights"),
-)  # fmt: skip
-CORRELATED = 3  # pairs whose errors are compared, too
+ARRAYS = 5  # x for which two sketches are compared
+Two = tuple[tuple[str, Shape, int], tuple[str, Shape, int]]  # name, shape, and what is added to the seed
 
 
 @sketch_property(
     "names",
-    says="sketches of parameters with different names are independent of one another",
+    says="sketches of parameters with different names, and of different seeds, are independent of one another",
     remedy="draw every table from (seed, name): the errors of parameters add up as if independent only if they are",
     needs=("repeatable", "layout", "seeded"),
 )
 def names(subject: Subject, alpha: float = ALPHA) -> Evidence:
-    cases = SEEDS * len(PAIRS)
-    shared = _shared_table(subject)
+    many = model_names()
+    cases = SEEDS * len(PAIRS) + len(many)
+    if subject.draw().variance_factor() == 0:
+        return Evidence(cases, "it keeps all products, so that there are no errors to go together")
+    shared = _shared_by_two(subject) or _shared_by_many(subject, many)
     if shared is not None:
         return Evidence(cases, "tables", *shared)
-    if subject.draw().variance_factor() == 0:
-        return Evidence(cases, "it has no randomness")
-    each = alpha / CORRELATED / 2
+    pairs = compared(subject)
+    each = alpha / len(pairs) / ARRAYS / 2
     enough = 2 * products_needed(each)
     n = min(max(subject.draws // 4, enough), subject.draws)
-    seen = f"tables for {len(PAIRS)} pairs of names and {SEEDS} seeds; for {CORRELATED} of these, {n} pairs of draws: "
-    seen += "signs of the products of their changes, and of their norms' changes"
-    cases += 2 * CORRELATED
+    seen = f"tables for {len(many)} names, and for {len(PAIRS)} pairs with {SEEDS} seeds; {n} draws of {len(pairs)} "
+    seen += "pairs: signs of the products of their changes, and of their norms' changes"
+    cases += 2 * ARRAYS * len(pairs)
     finest = 0.0
-    for pair in PAIRS[:CORRELATED]:
-        case = f"shape {subject.shape}, m={subject.m}, names {pair[0]!r} and {pair[1]!r}, x random"
-        for what, test in _together(subject, pair, n, each):
+    for two in pairs:
+        case = f"m={subject.m}, " + " and ".join(f"{name!r} {shape}" for name, shape, _ in two)
+        case += ", seeds that differ by one" if two[1][2] else ""
+        for what, test in _together(subject, two, n, each):
             finest = max(finest, test.resolution)
             if test.rejected:
                 wrong = f"from draw to draw, {what} of the two change together: of the products of their changes, "
@@ -61,28 +63,76 @@ def names(subject: Subject, alpha: float = ALPHA) -> Evidence:
     return Evidence(cases, seen, alpha=alpha, power=power)
 
 
-def _together(subject: Subject, pair: tuple[str, str], n: int, alpha: float) -> Iterator[tuple[str, SignTest]]:
-    """x has no two equal entries: a mask of equal ones is the same whatever it hides."""
-    x = subject.rng(14).standard_normal(subject.shape)
-    sketched = [
-        np.stack([np.asarray(subject.draw(JUDGE + k, name=name).apply(x), dtype=np.float64) for k in range(n)])
-        for name in pair
-    ]
-    half = n // 2
-    a, b = (s[:half] - s[half : 2 * half] for s in sketched)
-    norms = [(s * s).sum(axis=1) for s in sketched]
+def compared(subject: Subject) -> list[Two]:
+    """Two of one shape, a weight and its bias, a norm's two vectors, and one parameter under two seeds."""
+    shape, tall, flat = subject.shape, (subject.m + 8, 3), (prod(subject.shape),)
+    alike = (("core.q", "core.k"), ("core.0.w", "core.1.w"), ("encoder.layers.0.q.weight", "decoder.layers.0.q.weight"))
+    pairs: list[Two] = [((a, shape, 0), (b, shape, 0)) for a, b in alike]
+    pairs += [(("core.weight", tall, 0), ("core.bias", tall[:1], 0))] if len(shape) == 2 else []
+    pairs += [(("norm.weight", flat, 0), ("norm.bias", flat, 0))]
+    return [*pairs, (("core.weight", shape, 0), ("core.weight", shape, 1))]
+
+
+def _together(subject: Subject, two: Two, n: int, alpha: float) -> Iterator[tuple[str, SignTest]]:
+    sketched = []
+    for name, shape, later in two:
+        x, stride = _arrays(subject, shape), 2 if two[1][2] else 1
+        drawn = (subject.draw(JUDGE + stride * k + later, shape, name=name) for k in range(n))
+        sketched.append(np.stack([np.asarray(one.apply(x), dtype=np.float64) for one in drawn]))
+    half, size = n // 2, min(s.shape[-1] for s in sketched)
+    a, b = (s[:half, :, :size] - s[half : 2 * half, :, :size] for s in sketched)
+    norms = [(s * s).sum(axis=2) for s in sketched]
     c, d = (z[:half] - z[half : 2 * half] for z in norms)
-    yield "S x", signs_are_fair((a * b).sum(axis=1), alpha)
-    yield "|S x|^2", signs_are_fair(c * d, alpha)
+    for k in range(ARRAYS):
+        yield "S x", signs_are_fair((a[:, k] * b[:, k]).sum(axis=1), alpha)
+        yield "|S x|^2", signs_are_fair(c[:, k] * d[:, k], alpha)
 
 
-def _shared_table(subject: Subject) -> tuple[str, str] | None:
+def _arrays(subject: Subject, shape: Shape) -> Array:
+    """Random, ones, and random in the first column, the first row, the first entries only: what two shapes may share.
+
+    The random ones have no two equal entries: a mask of equal ones is the same whatever it hides.
+    """
+    rows, cols = matrix_shape(shape)
+    u = subject.rng(14).standard_normal(max(prod(shape), subject.m + 8))
+    x = np.zeros((ARRAYS, rows, cols))
+    x[0].flat = subject.rng(22).standard_normal(rows * cols)
+    x[1] = 1.0
+    x[2, :, 0] = u[:rows]
+    x[3, 0 if cols > 1 else slice(None)] = u[:cols] if cols > 1 else u[:rows, None]
+    x[4].flat[: subject.m + 8] = u[: min(rows * cols, subject.m + 8)]
+    return x.reshape(ARRAYS, *shape)
+
+
+def _shared_by_two(subject: Subject) -> tuple[str, str] | None:
     """A table that changes with the seed and never with the name; by chance with probability 2^-32 at most."""
     for shape, pair in product(reversed(subject.shapes), PAIRS):
-        first, second = ([digest(subject.draw(k, shape, name=name)) for k in range(SEEDS)] for name in pair)
-        for table in first[0]:
-            random = len({d[table] for d in first}) > 1
-            if random and all(a[table] == b.get(table) for a, b in zip(first, second, strict=True)):
-                case = f"shape {shape}, m={subject.m}, names {pair[0]!r} and {pair[1]!r}"
-                return f"table {table!r} changes with the seed but is the same for two parameters", case
+        shared = _common_table(subject, shape, pair)
+        if shared is not None:
+            return shared
+    return None
+
+
+def _shared_by_many(subject: Subject, many: list[str]) -> tuple[str, str] | None:
+    """The same of all pairs of many names: those that have a table in common once are asked again with other seeds."""
+    known: dict[tuple[str, bytes], list[str]] = {}
+    for name in many:
+        for table, content in digest(subject.draw(name=name)).items():
+            known.setdefault((table, content), []).append(name)
+    groups = [group for group in known.values() if 1 < len(group) <= len(many) // 4]  # more: hardly random at all
+    for group in groups[:SEEDS]:
+        for pair in list(combinations(group, 2))[:2]:
+            shared = _common_table(subject, subject.shape, pair)
+            if shared is not None:
+                return shared
+    return None
+
+
+def _common_table(subject: Subject, shape: Shape, pair: tuple[str, str]) -> tuple[str, str] | None:
+    first, second = ([digest(subject.draw(k, shape, name=name)) for k in range(SEEDS)] for name in pair)
+    for table in first[0]:
+        random = len({d[table] for d in first}) > 1
+        if random and all(a[table] == b.get(table) for a, b in zip(first, second, strict=True)):
+            case = f"shape {shape}, m={subject.m}, names {pair[0]!r} and {pair[1]!r}"
+            return f"table {table!r} changes with the seed but is the same for two parameters", case
     return None

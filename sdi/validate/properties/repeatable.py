@@ -1,15 +1,20 @@
-"""The same arguments give the same sketch, and the same sketch the same answers: now, later, and in another process."""
+"""The same arguments give the same sketch, and the same sketch the same answers: now, later, and in another process.
+
+Answers are the caller's: a later call does not change them, and to write into them changes nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
 from sdi.validate.show_case import at
-from sdi.validate.sketch_under_test import Subject, digest
+from sdi.validate.sketch_under_test import Shape, Subject, digest
 from sdi.validate.subprocess_check import can_be_elsewhere, elsewhere
 
 
@@ -17,7 +22,7 @@ from sdi.validate.subprocess_check import can_be_elsewhere, elsewhere
     "repeatable",
     says="draw is a pure function of its arguments, and apply of its argument",
     remedy="draw all randomness in draw, from sdi.sketch.bits(count, seed, name); no generator of a library, no "
-    "hash() of a string (it differs between processes), nothing drawn in apply",
+    "hash() of a string (it differs between processes), nothing drawn in apply; return new arrays, not a buffer",
 )
 def repeatable(subject: Subject) -> Evidence:
     where = "here and in another process" if can_be_elsewhere(subject) else "in this process only: a class has no path"
@@ -25,31 +30,84 @@ def repeatable(subject: Subject) -> Evidence:
 
 
 def draw_digest(subject: Subject) -> str:
-    parts = [digest(subject.draw(k, shape)) for shape in subject.shapes for k in range(3)]
+    """Of some draws, the widest first: what is remembered of an earlier one shows where others came before."""
+    sizes = [(k, shape, m) for m in (2 * subject.m, subject.m) for shape in subject.shapes for k in range(3)]
+    parts = [digest(one) for k, shape, m in sizes for one in _drawn(subject, k, shape, m)]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _drawn(subject: Subject, k: int, shape: Shape, m: int) -> list[Any]:
+    """The k-th sketch, or none if the class refuses a width that was not asked for."""
+    try:
+        return [subject.draw(k, shape, m)]
+    except ValueError:
+        if m == subject.m:
+            raise
+        return []
 
 
 def _tries(subject: Subject) -> Iterator[Try]:
     for sketch in subject.smallest_first():
         case = at(sketch)
-        x = subject.rng(5).standard_normal((2, *sketch.shape))
-        once, before = sketch.apply(x.copy()), digest(sketch)
-        yield (None if np.array_equal(once, sketch.apply(x.copy())) else "apply twice, two answers"), case
-        yield (None if digest(sketch) == before else "apply changed the sketch's tables"), case
-        if len(sketch.shape) == 2:
-            u, v = (subject.rng(6).standard_normal((3, d)) for d in sketch.shape)
-            once, again = (sketch.apply_outer(u.copy(), v.copy()) for _ in range(2))
-            yield (None if np.array_equal(once, again) else "apply_outer twice, two answers"), case
+        yield from ((wrong, case) for wrong in _answers(subject, sketch))
     for shape in subject.shapes:
-        call = subject.call(shape)
-        one = subject.draw(shape=shape)
-        subject.draw(7, shape, name="another")
-        two = subject.draw(shape=shape)
-        yield (None if digest(one) == digest(two) else "drawn twice with the same arguments, two sketches"), call
-        x = subject.rng(5).standard_normal(shape)
-        same = np.array_equal(one.apply(x.copy()), two.apply(x.copy()))
-        yield (None if same else "equal tables, different answers"), call
+        yield from ((wrong, subject.call(shape)) for wrong in _draws(subject, shape))
     if can_be_elsewhere(subject):
         there = elsewhere(draw_digest, subject)
         wrong = None if there == draw_digest(subject) else f"drawn in another process, another sketch: {there[:80]}"
         yield wrong, f"load_sketch({subject.spec!r}) in a new process"
+
+
+def _answers(subject: Subject, sketch: Any) -> Iterator[str | None]:
+    x, y = subject.rng(5).standard_normal((2, 2, *sketch.shape))
+    before, generators = digest(sketch), _generators()
+    calls: dict[str, Any] = {"apply": sketch.apply}
+    if len(sketch.shape) == 2:
+        u, v = (subject.rng(6).standard_normal((3, d)) for d in sketch.shape)
+        calls["apply_outer"] = lambda u=u, v=v: sketch.apply_outer(u.copy(), v.copy())
+        calls["apply_outer of others"] = lambda u=u, v=v: sketch.apply_outer(2 * u, v + 1)
+    once = np.asarray(sketch.apply(x.copy()))
+    kept = once.copy()
+    sketch.apply(y.copy())
+    yield None if np.array_equal(once, kept) else "a second call of apply changes the answer of the first"
+    yield None if np.array_equal(kept, sketch.apply(x.copy())) else "apply twice, two answers"
+    if once.flags.writeable:
+        once[...] = 7.0  # the caller's own
+    yield None if np.array_equal(kept, sketch.apply(x.copy())) else "writing into an answer changes the next one"
+    mine = y.copy()
+    sketch.apply(mine)
+    mine[...] = x  # the same array with other numbers
+    yield None if np.array_equal(kept, sketch.apply(mine)) else "apply remembers an array that has changed since"
+    if len(sketch.shape) == 2:
+        once = np.asarray(calls["apply_outer"]())
+        kept = once.copy()
+        calls["apply_outer of others"]()
+        yield None if np.array_equal(once, kept) else "a second call of apply_outer changes the answer of the first"
+        yield None if np.array_equal(kept, calls["apply_outer"]()) else "apply_outer twice, two answers"
+    yield None if digest(sketch) == before else "apply changed the sketch's tables"
+    yield None if _generators() == generators else "apply draws from a generator that is not its own"
+
+
+def _draws(subject: Subject, shape: Shape) -> Iterator[str | None]:
+    generators = _generators()
+    one = subject.draw(shape=shape)
+    x = subject.rng(5).standard_normal(shape)
+    tables, answer = digest(one), np.array(one.apply(x.copy()))
+    subject.draw(7, shape, name="another")
+    two = subject.draw(shape=shape)
+    two.apply(100 * subject.rng(24).standard_normal((2, *shape)))  # what comes first must not matter
+    yield None if tables == digest(two) else "drawn twice with the same arguments, two sketches"
+    yield (None if np.array_equal(answer, two.apply(x.copy())) else "equal tables, other answers after another call")
+    subject.draw(8, shape, name="another")
+    same = tables == digest(one) and np.array_equal(answer, one.apply(x.copy()))
+    yield None if same else "a later draw changes a sketch that was drawn before"
+    claims = sorted(float(subject.draw(k, shape).variance_factor()) for k in range(8))
+    wrong = f"variance_factor() is from {claims[0]:.3g} to {claims[-1]:.3g} from draw to draw"
+    yield None if claims[0] == claims[-1] else wrong
+    yield None if _generators() == generators else "draw seeds or moves a generator that is not its own"
+
+
+def _generators() -> tuple[str, str]:
+    """The state of the generators that every module shares."""
+    shared: Any = np.random.get_state()  # noqa: NPY002  (to see that nobody moves it)
+    return repr(random.getstate()), repr([np.asarray(part).tolist() for part in shared])

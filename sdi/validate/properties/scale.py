@@ -14,14 +14,13 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.validate.evidence import Evidence, sketch_property
+from sdi.validate.other_sizes import other_sizes, sample
 from sdi.validate.sketch_under_test import Shape, Subject, square
 from sdi.validate.statistics.mean_test import ALPHA, COARSEST, POWER, draws_to_see, mean_is
 from sdi.validate.trial import JUDGE
 
 Array = np.ndarray
-LARGER: tuple[Shape, int] = ((13, 85), 128)  # more than 1000 entries, more than 64 columns, an odd number of them
-LARGER_DRAWS = 200  # at most: dense projections are slow there
-MOST = 256  # columns that are looked at
+MOST, NUMBERS = 256, 1 << 21  # columns that are looked at, and numbers in the arrays that show them
 
 
 @sketch_property(
@@ -33,38 +32,46 @@ MOST = 256  # columns that are looked at
 )
 def scale(subject: Subject, alpha: float = ALPHA) -> Evidence:
     n = max(subject.draws // 4, 60)
-    shapes = shapes_of_every_form(subject)
-    sizes = [(shape, subject.m, n) for shape in shapes]
+    shapes, others = shapes_of_every_form(subject), other_sizes(subject)
     seen = f"{n} draws or more for each of {len(shapes)} shapes, from {shapes[0]} to {shapes[-1]}"
-    if _draws(subject, *LARGER):
-        sizes.append((*LARGER, min(n, LARGER_DRAWS)))
-        seen += f", and {sizes[-1][2]} or more for {LARGER[0]} at m={LARGER[1]}"
-    each = alpha / len(sizes) / 2
-    finest, watched = 0.0, 0
+    seen += "".join(f", {few} of {shape} at m={m}" for shape, m, few in others)
+    each = alpha / (len(shapes) + len(others)) / 2
+    finest = 0.0
     undecided: list[tuple[float, str, str]] = []
-    for k, (shape, m, few) in enumerate(sizes, start=1):
-        factor = float(subject.draw(JUDGE, shape, m).variance_factor())
+    watched: list[tuple[Shape, int, float, int]] = []
+    for k, shape in enumerate(shapes, start=1):
+        case = f"shape {shape}, m={subject.m}, x = random signs"
+        factor = float(subject.draw(JUDGE, shape).variance_factor())
         enough = draws_to_see(COARSEST, factor, each)
-        draws = int(enough) if few < enough <= subject.draws else few
-        test = mean_is(1.0, _norms(subject, shape, m, draws), factor, each)
+        draws = int(enough) if n < enough <= subject.draws else n
+        test = mean_is(1.0, _norms(subject, shape, draws), factor, each)
         finest = max(finest, test.resolution)
+        watched.append((shape, subject.m, factor, draws))
         if test.undecided:
-            undecided.append((test.needed, test.undecided, f"shape {shape}, m={m}, x = y = random signs"))
-        wrong, x = f"the mean of |S x|^2 / |x|^2 is {test.mean:.3g}, not 1" if test.rejected else None, "random signs"
-        if wrong is None:
-            at = columns_of(shape, subject.rng(13))
-            needed = draws_needed(factor, len(at), each)
-            if needed <= draws:
-                wrong, x = _lost(subject, shape, m, at, needed)
-                watched += 1
-        if wrong is not None:
-            return Evidence(k, seen, wrong, f"shape {shape}, m={m}, x = {x}", alpha)
-    seen += f"; at {watched} of all these, the columns one by one"
+            undecided.append((test.needed, test.undecided, case))
+        if test.rejected:
+            return Evidence(k, seen, f"the mean of |S x|^2 / |x|^2 is {test.mean:.3g}, not 1", case, alpha)
+    for s in (sample(subject, *size) for size in others):
+        watched.append((s.shape, s.m, s.factor, len(s.mean)))
+        test = mean_is(1.0, s.mean, s.factor, each)
+        if test.rejected:
+            wrong = f"the mean of |S x|^2 / |x|^2 is {test.mean:.3g}, not 1"
+            return Evidence(len(watched), seen, wrong, f"{s.case}, x = random signs", alpha)
+    count = 0
+    for shape, m, factor, draws in watched:
+        at = columns_of(shape, subject.rng(13))
+        needed = draws_needed(factor, len(at), each)
+        if needed <= draws:
+            lost, x = _lost(subject, shape, m, at, needed)
+            count += 1
+            if lost is not None:
+                return Evidence(len(watched), seen, lost, f"shape {shape}, m={m}, x = {x}", alpha)
+    seen += f"; at {count} of all these, the columns one by one"
     power = f"a factor more than {finest:.2g} off is found with probability {POWER}" if finest else None
     if undecided:  # the draws that decide the worst of them decide all
-        _, wrong, x = max(undecided)
-        return Evidence(len(sizes), seen, wrong, x, alpha, power, decided=False)
-    return Evidence(len(sizes), seen, alpha=alpha, power=power)
+        _, wrong, case = max(undecided)
+        return Evidence(len(watched), seen, wrong, case, alpha, power, decided=False)
+    return Evidence(len(watched), seen, alpha=alpha, power=power)
 
 
 def draws_needed(factor: float, columns: int, alpha: float) -> int:
@@ -78,55 +85,53 @@ def draws_needed(factor: float, columns: int, alpha: float) -> int:
 
 
 def columns_of(shape: Shape, rng: np.random.Generator) -> list[int]:
-    """All columns of S, or the entries on the border of x and some of the others."""
+    """All columns of S, or the entries on the border of x, those at powers of two, and some of the others."""
     places = np.arange(prod(shape)).reshape(shape[0], -1)
-    if places.size <= MOST:
+    most = min(MOST, max(8, NUMBERS // places.size))
+    if places.size <= most:
         return [int(k) for k in places.ravel()]
     border = np.unique(np.concatenate([places[0], places[-1], places[:, 0], places[:, -1]]))
     inside = np.setdiff1d(places, border)
-    border = border if len(border) <= MOST else rng.choice(border, MOST, replace=False)
-    some = rng.choice(inside, min(len(inside), MOST // 8), replace=False) if len(inside) else inside
-    return sorted({0, places.size - 1, *border.tolist(), *some.tolist()})
+    border = border if len(border) <= most else rng.choice(border, most, replace=False)
+    some = rng.choice(inside, min(len(inside), most // 8), replace=False) if len(inside) else inside
+    powers = [1 << k for k in range(places.size.bit_length()) if 1 << k < places.size and most == MOST]
+    return sorted({0, places.size - 1, *border.tolist(), *some.tolist(), *powers})
 
 
-def _draws(subject: Subject, shape: Shape, m: int) -> bool:
-    """Whether the class draws sketches of a size that was not asked for."""
-    try:
-        subject.draw(JUDGE, shape, m)
-    except ValueError:
-        return False
-    return True
-
-
-def _norms(subject: Subject, shape: Shape, m: int, n: int) -> Float[Array, "n"]:
+def _norms(subject: Subject, shape: Shape, n: int) -> Float[Array, "n"]:
     signs = subject.rng(10).choice([-1.0, 1.0], size=(n, *shape)) / np.sqrt(prod(shape))
-    drawn = (subject.draw(JUDGE + k, shape, m).apply(signs[k]) for k in range(n))
+    drawn = (subject.draw(JUDGE + k, shape).apply(signs[k]) for k in range(n))
     return np.array([np.square(np.asarray(y, dtype=np.float64)).sum() for y in drawn])
 
 
 def _lost(subject: Subject, shape: Shape, m: int, at: list[int], draws: int) -> tuple[str | None, str]:
-    """A column that is zero, or equal to another, in every draw; and the x that shows it."""
+    """A column that is zero, or equal to another or its negative, in every draw; and the x that shows it."""
     units = np.zeros((len(at), prod(shape)))
     units[np.arange(len(at)), at] = 1.0
     units = units.reshape(len(at), *shape)
     columns = [np.asarray(subject.draw(JUDGE + k, shape, m).apply(units), dtype=np.float64) for k in range(draws)]
-    known: dict[bytes, int] = {}
+    known: dict[bytes, tuple[int, int]] = {}
     for k, entry in enumerate(at):
         column = np.concatenate([y[k] for y in columns])
         place = tuple(int(i) for i in np.unravel_index(entry, shape))
         if not column.any():
             return f"S x = 0 in all of {draws} draws", f"1 at {place}, 0 elsewhere"
-        twin = known.setdefault((column + 0.0).tobytes(), entry)
+        twin, sign = known.setdefault((column + 0.0).tobytes(), (entry, 1))
+        known.setdefault((-column + 0.0).tobytes(), (entry, -1))
         if twin != entry:
             other = tuple(int(i) for i in np.unravel_index(twin, shape))
-            return f"S x = 0 in all of {draws} draws", f"1 at {other}, -1 at {place}, 0 elsewhere"
+            return f"S x = 0 in all of {draws} draws", f"{sign} at {other}, -1 at {place}, 0 elsewhere"
     return None, ""
 
 
 def shapes_of_every_form(subject: Subject) -> list[Shape]:
-    """Smallest first: a row, a column, a square, the shapes asked for, the transpose, more entries either way."""
-    d_out, d_in = subject.shape[0], prod(subject.shape[1:])
-    more = max(subject.m, d_out, d_in) + 1
+    """Smallest first: a row, a column, a square, the shapes asked for, the transpose, more entries either way.
+
+    Those with at most m entries only if the class sketches them, too, instead of having them kept.
+    """
+    d_out, d_in, m = subject.shape[0], prod(subject.shape[1:]), subject.m
+    more = max(m, d_out, d_in) + 1
     shapes = {(1, more), (more, 1), (more,), (d_in, d_out), (2 * d_out, d_in), (d_out, 3 * d_in)}
-    shapes |= {square(subject.m), *subject.shapes}
-    return sorted((s for s in shapes if prod(s) > subject.m), key=lambda s: (prod(s), s))
+    shapes |= {square(m), *subject.shapes, (m,), (max(m // 2, 1),), (2, max(m // 4, 1))}
+    keeps = getattr(subject.sketch, "keeps_small", True)
+    return sorted((s for s in shapes if prod(s) > m or not keeps), key=lambda s: (prod(s), s))

@@ -1,5 +1,12 @@
 """Another seed, another sketch, whatever the name; and everything that differs between sketches is in their tables.
 
+Two seeds that give one sketch for one name may be a coincidence, where there are few sketches; if they do for eight
+names, they are one seed. Seeds 0 to 999 and the multiples of 1000 have every difference up to a million, so that a seed
+taken modulo anything up to there shows.
+
+A parameter of some hundred entries has so many sketches that no two seeds meet by chance, if seed and name make a key
+of 32 bits or more; if two of 2000 do, the key is shorter (by chance with probability 1e-7).
+
 What is missing from the tables shows where two sketches have the same ones and yet differ. At the size asked for, no
 two draws agree in any table; at tiny sizes many do, so that hidden randomness shows at once.
 """
@@ -16,7 +23,13 @@ from sdi.validate.sketch_under_test import SEEDS as BLOCK
 from sdi.validate.sketch_under_test import TINY, Shape, Subject, digest
 
 SEEDS, FEWEST = 64, 16  # a mask of one entry of 48 has only so many values: repeats are no defect
-NAMES = ("core.weight", "core.bias", "core.0.attn.q.bias", "read_in", "norm_out.weight")
+NAMES = (
+    "core.weight", "core.bias", "core.0.attn.q.bias", "read_in", "norm_out.weight", "model.layers.3.mlp.up_proj.weight",
+    "transformer.h.11.ln_1.bias", "blocks.7.norm.weight",
+)  # fmt: skip
+STEPS = 1000
+MANY: tuple[Shape, int] = ((313,), 8)  # even a mask of one entry of each eighth has 10^12 values there
+FAR = (*(2**k for k in (*range(17, 34), 48, 53, 62, 63, 64)), *(10**k for k in range(7, 10)), 2**31 - 1, 2**32 - 1)
 
 
 @sketch_property(
@@ -27,7 +40,8 @@ NAMES = ("core.weight", "core.bias", "core.0.attn.q.bias", "read_in", "norm_out.
     needs=("repeatable", "layout"),
 )
 def seeded(subject: Subject) -> Evidence:
-    return first_wrong(_tries(subject), f"{SEEDS} seeds for each of {len(NAMES)} names, and seeds beyond 32 bits")
+    seen = f"{SEEDS} seeds for each of {len(NAMES)} names, seeds that differ by any number up to {STEPS**2:,}, and by "
+    return first_wrong(_tries(subject), f"{seen}more than 32 bits")
 
 
 def _tries(subject: Subject) -> Iterator[Try]:
@@ -42,17 +56,50 @@ def _tries(subject: Subject) -> Iterator[Try]:
             drawn = [subject.draw(k, shape, name=name) for k in range(SEEDS)]
             case = _case(subject, shape, subject.m, name)
             if drawn[0].variance_factor() == 0:
-                yield None, case  # it has no randomness: `protocol` has looked
+                yield None, case  # it has no randomness, or needs none: `protocol` has looked
                 continue
             maps = _maps(subject, drawn)
             count = len(set(maps))
             yield (None if count >= FEWEST else f"{SEEDS} seeds give only {count} different sketches"), case
             yield _hidden(drawn, maps), case
-        if drawn[0].variance_factor() > 0:
-            far = subject.sketch.draw(shape, subject.m, seed=1 + (1 << 32), name="core.weight")
-            near = subject.sketch.draw(shape, subject.m, seed=1, name="core.weight")
-            same = len(set(_maps(subject, [far, near]))) == 1
-            yield (None if not same else "seeds 1 and 1 + 2^32 give one sketch"), f"shape {shape}, m={subject.m}"
+    if subject.draw().variance_factor() > 0:
+        yield from _periods(subject)
+
+
+def _periods(subject: Subject) -> Iterator[Try]:
+    known: dict[bytes, int] = {}
+    twins = []
+    for seed in (*range(STEPS), *range(STEPS, STEPS**2, STEPS)):
+        twin = known.setdefault(_signature(subject, seed, NAMES[:1]), seed)
+        if twin != seed:
+            twins.append((twin, seed))
+    far = [(near, near + step) for step in FAR for near in (1, 2)] + [(step, step + 1) for step in FAR] + [(3, -3)]
+    for one, other in far:
+        try:
+            same = _signature(subject, one, NAMES[:1]) == _signature(subject, other, NAMES[:1])
+        except (ValueError, OverflowError):
+            continue  # a seed that the class refuses
+        twins += [(one, other)] if same else []
+    case = f"shape {subject.shape}, m={subject.m}"
+    for one, other in twins[:SEEDS]:
+        same = _signature(subject, one, NAMES) == _signature(subject, other, NAMES)
+        yield (None if not same else f"seeds {one} and {other} give one sketch, for each of {len(NAMES)} names"), case
+    yield None, case
+    for one in subject.drawn((MANY,)):
+        if one.variance_factor() > 0:
+            yield _key_is_short(subject), _case(subject, *MANY, NAMES[0])
+
+
+def _key_is_short(subject: Subject) -> str | None:
+    seeds = (*range(STEPS), *range(STEPS, STEPS**2, STEPS))
+    drawn = (subject.sketch.draw(*MANY, seed=seed, name=NAMES[0]) for seed in seeds)
+    met = len(seeds) - len({_maps(subject, [one])[0] for one in drawn})
+    return None if met < 2 else f"of {len(seeds)} seeds, {met} give a sketch that another one gives"
+
+
+def _signature(subject: Subject, seed: int, names: tuple[str, ...]) -> bytes:
+    drawn = [subject.sketch.draw(subject.shape, subject.m, seed=seed, name=name) for name in names]
+    return b"".join(_maps(subject, drawn))
 
 
 def _maps(subject: Subject, drawn: list[Any]) -> list[bytes]:
@@ -63,8 +110,12 @@ def _maps(subject: Subject, drawn: list[Any]) -> list[bytes]:
 
 def _hidden(drawn: list[Any], maps: list[bytes]) -> str | None:
     tables = [repr(digest(sketch)) for sketch in drawn]
-    hidden = len(set(zip(tables, maps, strict=True))) > len(set(tables))
-    return "two sketches with the same tables apply differently" if hidden else None
+    if len(set(zip(tables, maps, strict=True))) > len(set(tables)):
+        return "two sketches with the same tables apply differently"
+    identities = [str(sketch.identity) for sketch in drawn if hasattr(sketch, "identity")]
+    if identities and len(set(zip(identities, tables, strict=True))) > len(set(identities)):
+        return "two sketches with different tables have one identity"
+    return None
 
 
 def _case(subject: Subject, shape: Shape, m: int, name: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from sdi.validate.adversary import most_varying, variance
 from sdi.validate.enumeration import Enumeration, enumerations
 from sdi.validate.evidence import Evidence, sketch_property
+from sdi.validate.other_sizes import FIXED, SPREADS, Sample, other_sizes, sample, searched
 from sdi.validate.pairs import KINDS, Pair, known_pairs
 from sdi.validate.sketch_under_test import Shape, Subject
 from sdi.validate.statistics.mean_test import ALPHA
-from sdi.validate.statistics.variance_test import VarianceTest, variance_is_at_most
+from sdi.validate.statistics.variance_test import VarianceTest, mean_is_at_most, variance_is_at_most
 from sdi.validate.trial import smallest, trial
 
 ROUNDING = 1e-9
@@ -21,7 +24,7 @@ ROUNDING = 1e-9
     says="Var <S x, S y> is at most variance_factor() |x|^2 |y|^2 for all x and y",
     remedy="claim what the worst pair needs, not a typical one: error bars are made from it. Often the worst pair is "
     "x = y, or an outer product of vectors with equal entries",
-    needs=("repeatable", "seeded", "linear", "listing", "scale"),
+    needs=("repeatable", "seeded", "linear", "listing", "scale", "unbiased"),
 )
 def within_bound(subject: Subject, alpha: float = ALPHA) -> Evidence:
     exact = enumerations(subject)
@@ -32,24 +35,44 @@ def within_bound(subject: Subject, alpha: float = ALPHA) -> Evidence:
         if share > 1 + ROUNDING:
             case = f"all {len(every.S)} draws of shape {every.shape}, m={every.m}, {p}"
             return Evidence(len(every.S), "every draw", _says(share * claim, claim, "over all draws is"), case)
-    each = alpha / len(KINDS) / len(subject.shapes)
-    tests = [(shape, *test) for shape in subject.shapes for test in _tests(subject, shape, subject.m, each)]
-    cases = sum(len(e.S) for e in exact) + len(tests)
-    shares = [t.variance / claim for _, _, t, claim in tests if claim > 0] + worst_exact
-    least = max((t.least / claim for _, _, t, claim in tests if claim > 0), default=0.0)
-    seen = f"the worst pair measures {max(shares, default=0.0):.2g} of the claimed bound"
+    sizes = other_sizes(subject)
+    pairs_at = searched(subject)
+    each = alpha / (len(KINDS) * len(pairs_at) + (len(FIXED) + len(SPREADS)) * len(sizes))
+    tests = [(shape, m, *test) for shape, m in pairs_at for test in _tests(subject, shape, m, each)]
+    cases = sum(len(e.S) for e in exact) + len(tests) + (len(FIXED) + len(SPREADS)) * len(sizes)
+    bad = [test for test in tests if test[3].rejected]
+    if bad:
+        tiny = smallest(subject, lambda few, shape, m: [x for x in _tests(few, shape, m, each) if x[1].rejected])
+        shape, m, (p, t, claim) = tiny or (*bad[0][:2], bad[0][2:])
+        return Evidence(cases, "", _certain(t, claim), f"shape {shape}, m={m}, {p}", alpha, None, bool(exact))
+    measured = [(t, claim) for *_, t, claim in tests]
+    for s in (sample(subject, *size) for size in sizes):
+        for case, t in _spreads(s, each):
+            if t.rejected:
+                return Evidence(cases, "", _certain(t, s.factor), case, alpha, None, bool(exact))
+            measured.append((t, s.factor))
+    shares = [t.variance / claim for *_, t, claim in tests if claim > 0] + worst_exact  # of many draws: no noise
+    least = max((t.least / claim for t, claim in measured if claim > 0), default=0.0)
+    seen = f"the worst pair measures {max(shares, default=0.0):.2g} of the claimed bound, which is refuted "
+    seen += f"at none of {len(sizes) + 1} sizes"
     if not all(trial(subject, shape, subject.m).searched for shape in subject.shapes):
         seen += f", of the known kinds only: {subject.shape} is too large for a search"
-    power: str | None = f"a claim below {least:.2g} of this one would have been refuted on these pairs"
+    power: str | None = f"a claim below {least:.2g} of this one would have been refuted on these"
     if all(claim == 0 for *_, claim in tests):
         seen, power = "it claims none and has none", None
-    bad = [test for test in tests if test[2].rejected]
-    if not bad:
-        return Evidence(cases, seen, alpha=alpha, power=power, listed=bool(exact))
-    tiny = smallest(subject, lambda few, shape, m: [test for test in _tests(few, shape, m, each) if test[1].rejected])
-    shape, m, (p, t, claim) = tiny or (bad[0][0], subject.m, bad[0][1:])
-    wrong = _says(t.variance, claim, f"is above {t.least:.3g} for certain, measured")
-    return Evidence(cases, seen, wrong, f"shape {shape}, m={m}, {p}", alpha, power, bool(exact))
+    return Evidence(cases, seen, alpha=alpha, power=power, listed=bool(exact))
+
+
+def _certain(t: VarianceTest, claim: float) -> str:
+    return _says(t.variance, claim, f"is above {t.least:.3g} for certain, measured")
+
+
+def _spreads(s: Sample, alpha: float) -> Iterator[tuple[str, VarianceTest]]:
+    """The spread about 1 of |S x|^2, for x of norm one: `unbiased` has looked at their mean."""
+    for k, x in enumerate(FIXED):
+        yield f"{s.case}, x = y = {x}", mean_is_at_most(s.factor, np.square(s.norms[:, k] - 1), alpha)
+    for k, x in enumerate(SPREADS):
+        yield f"{s.case}, x = y = {x}, anew for every draw", mean_is_at_most(s.factor, s.spread[:, k], alpha)
 
 
 def _says(value: float, claim: float, how: str) -> str:

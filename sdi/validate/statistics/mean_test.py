@@ -55,7 +55,7 @@ def mean_is(mu: float, z: Float[Array, "N"], variance: float, alpha: float) -> M
     """
     z = np.asarray(z, dtype=np.float64)
     if variance == 0:  # no randomness: the values themselves are the mean, to rounding
-        off = np.abs(z - mu) > 1e-9 * max(abs(mu), np.abs(z).max())
+        off = np.abs(z - mu) > 1e-9 * max(1.0, abs(mu), np.abs(z).max())  # of |x| |y| = 1: <x, y> may be 0
         return MeanTest(bool(off.any()), float(z.mean()), 0.0)
     needed = log(2 / alpha)
     step = sqrt(2 * needed / (len(z) * variance))

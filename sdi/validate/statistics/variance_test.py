@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 Array = np.ndarray
-STAKES = np.array([0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7])
+ROUNDING = 1e-9
+STAKES = np.array([0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.7, 0.95])
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,21 @@ def variance_is_at_most(claim: float, z: Float[Array, "N"], alpha: float) -> Var
     z = np.asarray(z, dtype=np.float64)
     pairs = len(z) // 2
     w = (z[:pairs] - z[pairs : 2 * pairs]) ** 2 / 2
-    w[w <= (1e-12 * np.abs(z).max(initial=0.0)) ** 2] = 0.0  # rounding
+    w[w <= (ROUNDING * np.abs(z).max(initial=0.0)) ** 2] = 0.0
     least = _least(w, alpha)
     return VarianceTest(claim < least, float(z.var()), least)
+
+
+def mean_is_at_most(claim: float, w: Float[Array, "N"], alpha: float) -> VarianceTest:
+    """The same for numbers w >= 0 whose mean is the variance in question: squares about a mean that is known.
+
+    >>> w = np.random.default_rng(0).standard_normal(1000) ** 2
+    >>> mean_is_at_most(1.0, w, alpha=1e-6).rejected, mean_is_at_most(0.6, w, alpha=1e-6).rejected
+    (False, True)
+    """
+    w = np.where(w <= ROUNDING**2, 0.0, w)
+    least = _least(w, alpha)
+    return VarianceTest(claim < least, float(w.mean()), least)
 
 
 def _least(w: Float[Array, "pairs"], alpha: float) -> float:

@@ -1,0 +1,25 @@
+"""What `sdi validate` says of a sketch class: of one property, or up to the first that does not hold."""
+
+from __future__ import annotations
+
+from sdi.validate import PROPERTIES, Evidence, Property
+from sdi.validate.report import GOOD, subject_of
+from sdi.validate.sketch_under_test import Subject
+
+
+def evidence_on(one: Property, subject: Subject) -> Evidence:
+    """Of one property, those that it rests on not asked; what the class raises counts against it."""
+    try:
+        return one.check(subject)
+    except Exception as error:
+        return Evidence(0, "", f"it raised {type(error).__name__}: {error}", "where it raised")
+
+
+def first_fault(sketch: str | type, draws: int) -> tuple[str, Evidence] | None:
+    """The first property that does not hold; None where all do, which is when the report says passed."""
+    subject = subject_of(sketch, (8, 6), 16, 0, draws)
+    for one in PROPERTIES:
+        found = evidence_on(one, subject)
+        if found.verdict not in GOOD:
+            return one.name, found
+    return None
