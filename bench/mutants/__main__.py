@@ -20,7 +20,7 @@ from pathlib import Path
 from .kernel_mutants import FILE
 from .kernels import kernel_mutants, run_kernels
 from .mutant import Mutant, modules, mutants_of
-from .report import report
+from .report import reasons, report
 from .run import WARM, Collected, Outcomes, run_at_import, run_in_place
 
 TESTS = (
@@ -47,7 +47,7 @@ TESTS = (
     "sdi/sketch",
     "sdi/scores",
 )
-QUICK, SLOW = 3.0, 30.0  # CPU seconds of tests that a mutant is shown at first, and if it survives
+QUICK, SLOW = 0.75, 12.0  # CPU seconds of tests that a mutant is shown at first, and if it survives without a reason
 
 
 def main() -> None:
@@ -113,24 +113,22 @@ def _in_fork(work: Callable[[], None]) -> None:
 def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: int) -> None:
     import pytest
 
+    explained = set(reasons(top))
+
     def work(collected: Collected) -> None:
         digest = hashlib.sha256(json.dumps(sorted(collected.tests)).encode()).hexdigest()[:12]
         outcomes = Outcomes(file, digest)
         told = _progress(outcomes)
         kernels = [one for one in mutants if one.path == FILE and one.key not in outcomes.of]
         left = [one for one in mutants if one.path != FILE and one.key not in outcomes.of]
-        first: dict[str, str] = {}
-
-        def tell(key: str, outcome: str) -> None:
-            if outcome == "survived":
-                first[key] = outcome  # until the slow tests have seen it
-            else:
-                told(key, outcome)
-
         print(f"{len(left)} to run, tests of {QUICK:g} CPU seconds", flush=True)
-        run_in_place(collected, left, QUICK, jobs, tell)
-        left = [one for one in left if one.key in first]
-        print(f"\n{len(left)} to run, tests of {SLOW:g} CPU seconds", flush=True)
+        run_in_place(collected, left, QUICK, jobs, lambda key, what: told(key, "quick" if what == "survived" else what))
+        left = [one for one in mutants if outcomes.of.get(one.key) == "quick"]
+        for one in left:
+            if one.label in explained:
+                told(one.key, "survived")
+        left = [one for one in left if one.label not in explained]
+        print(f"{len(left)} to run, tests of {SLOW:g} CPU seconds", flush=True)
         run_in_place(collected, left, SLOW, jobs, told)
         print(f"{len(kernels)} kernels to compile and run", flush=True)
         run_kernels(collected, kernels, SLOW, jobs, home, told)
@@ -155,7 +153,7 @@ def _imported(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
 
 
 def _progress(outcomes: Outcomes) -> Callable[[str, str], None]:
-    begun, count = time.monotonic(), dict.fromkeys(("killed", "survived", "unseen", "import"), 0)
+    begun, count = time.monotonic(), dict.fromkeys(("killed", "survived", "unseen", "import", "quick"), 0)
 
     def tell(key: str, outcome: str) -> None:
         outcomes.tell(key, outcome)

@@ -34,17 +34,22 @@ strings, assignments, both arms of `a if b else c`. The C kernels have mutants w
 """
 
 
+def reasons(top: Path) -> dict[str, str]:
+    """Why survivors are harmless, by their labels."""
+    file = top / FOLDER / "survivors.toml"
+    found: list[dict[str, Any]] = tomllib.loads(file.read_text())["reason"] if file.exists() else []
+    return {f"{one['module']} {change}": one["why"] for one in found for change in one["changes"]}
+
+
 def report(top: Path, mutants: list[Mutant], outcomes: dict[str, str], write: bool = True) -> bool:
     """Write the table and the survivors, print what lacks a reason; whether the bar is met."""
-    file = top / FOLDER / "survivors.toml"
-    reasons = tomllib.loads(file.read_text())["reason"] if file.exists() else []
-    why = {f"{one['module']} {change}": one["why"] for one in reasons for change in one["changes"]}
+    why = reasons(top)
     left = [one for one in mutants if outcomes.get(one.key) != "killed"]
     open_ones = [one for one in left if one.label not in why]
     killed = len(mutants) - len(left)
     lines = [HEAD.format(mutmut=version("mutmut")), *_table(mutants, outcomes), "", "## Survivors", ""]
     for path in dict.fromkeys(one.path for one in left):
-        lines += [f"### {path}", "", *_survivors(path, reasons, {one.label for one in left}), ""]
+        lines += [f"### {path}", "", *_survivors([one.label for one in left if one.path == path], why), ""]
     if write:
         (top / FOLDER).mkdir(parents=True, exist_ok=True)
         (top / FOLDER / "README.md").write_text("\n".join(lines).rstrip() + "\n")
@@ -66,11 +71,10 @@ def _table(mutants: list[Mutant], outcomes: dict[str, str]) -> list[str]:
             *(f"| {path} | {n} | {k} | {n - k} | {k / n:.1%} |" for path, n, k in rows)]  # fmt: skip
 
 
-def _survivors(path: str, reasons: list[dict[str, Any]], labels: set[str]) -> list[str]:
-    lines = []
-    for one in reasons:
-        changes = [change for change in one["changes"] if one["module"] == path and f"{path} {change}" in labels]
-        if changes:
-            lines.append(f"- {one['why']}")
-            lines += [f"  - `` {change} ``" for change in changes]
-    return lines
+def _survivors(labels: list[str], why: dict[str, str]) -> list[str]:
+    """Changes that share a reason stand under it."""
+    groups: dict[str, list[str]] = {}
+    for label in dict.fromkeys(labels):
+        groups.setdefault(why.get(label, "No reason is given."), []).append(label.partition(" ")[2])
+    return [line for reason, changes in groups.items()
+            for line in (f"- {reason}", *(f"  - `` {change} ``" for change in changes))]  # fmt: skip
