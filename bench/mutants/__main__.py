@@ -21,7 +21,7 @@ from .kernel_mutants import FILE
 from .kernels import kernel_mutants, run_kernels
 from .mutant import Mutant, modules, mutants_of
 from .report import reasons, report
-from .run import WARM, Collected, Outcomes, run_at_import, run_in_place
+from .run import OPTIONS, Collected, Outcomes, run_at_import, run_in_place
 
 TESTS = (
     "tests/sketch",
@@ -89,8 +89,11 @@ def _warm() -> None:
 
     torch.set_num_threads(1)
     hypothesis.configuration.set_hypothesis_home_dir(Path(os.devnull))
-    hypothesis.settings.register_profile("mutants", deadline=None, derandomize=True, database=None)
-    hypothesis.settings.load_profile("mutants")  # a busy machine kills no mutant
+    found_is_enough = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # without shrinking what was found
+    hypothesis.settings.register_profile(
+        "mutants", deadline=None, derandomize=True, database=None, phases=found_is_enough, report_multiple_bugs=False
+    )
+    hypothesis.settings.load_profile("mutants")
 
 
 def _in_fork(work: Callable[[], None]) -> None:
@@ -138,8 +141,7 @@ def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
         }
         (home / "orders.json").write_text(json.dumps([digest, orders]))
 
-    options = ["-p", "no:cacheprovider", "--hypothesis-seed=0", "--rootdir", str(top), *WARM]
-    code = pytest.main([*options, *TESTS], plugins=[Collected(top, home, work)])
+    code = pytest.main([*OPTIONS, "--rootdir", str(top), *TESTS], plugins=[Collected(top, home, work)])
     if code not in (0, 5):
         raise SystemExit(int(code))
 

@@ -19,12 +19,13 @@ MEMORY = 6 << 30  # bytes that a child may take beside what it has
 PATIENCE = 20  # wall-clock seconds for each CPU second that a child may take: the machine may be busy
 
 
-def in_child(work: Callable[[], bool], seconds: float) -> str:
-    """Run `work` in a child: "passed", "failed", or "stopped" (by a signal, or at the limit of CPU seconds)."""
+def in_child(work: Callable[[], bool | None], seconds: float) -> str:
+    """Run `work` in a child: "passed" (True), "failed" (False, or an exception), "undecided" (None), or "stopped" (by a
+    signal, or at the limit of CPU seconds)."""
     return next(outcome for _, outcome in in_children([(0, work, seconds)], 1))
 
 
-def in_children(jobs: Iterable[tuple[T, Callable[[], bool], float]], at_once: int) -> Iterator[tuple[T, str]]:
+def in_children(jobs: Iterable[tuple[T, Callable[[], bool | None], float]], at_once: int) -> Iterator[tuple[T, str]]:
     """Run jobs (name, work, CPU seconds) in children, so many at once; yields names with outcomes as they end."""
     waiting = iter(jobs)
     running: dict[int, tuple[T, Path, float]] = {}
@@ -53,11 +54,11 @@ def in_children(jobs: Iterable[tuple[T, Callable[[], bool], float]], at_once: in
                 del running[pid]
                 shutil.rmtree(home, ignore_errors=True)
                 code = os.waitstatus_to_exitcode(status)
-                yield name, {0: "passed", 1: "failed"}.get(code, "stopped")
+                yield name, {0: "passed", 1: "failed", 3: "undecided"}.get(code, "stopped")
         time.sleep(0.002)
 
 
-def _be_child(work: Callable[[], bool], seconds: float, home: Path) -> None:
+def _be_child(work: Callable[[], bool | None], seconds: float, home: Path) -> None:
     code = 1
     with contextlib.suppress(BaseException):  # whatever a mutant does
         os.setsid()
@@ -70,7 +71,7 @@ def _be_child(work: Callable[[], bool], seconds: float, home: Path) -> None:
         sys.stdout.flush()
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
-        code = 0 if work() else 1
+        code = {True: 0, False: 1, None: 3}[work()]
     os._exit(code)
 
 

@@ -1,8 +1,8 @@
 """Makes a mutant live in this process: in the functions that exist already, or when its module is imported.
 
-Replacing the code of living functions costs nothing and reaches every reference to them. It cannot reach what runs when
-a module is imported (constants, defaults, decorators, class bodies): those mutants need a process in which nothing of
-the library has been imported yet.
+Replacing the code of living functions costs nothing and reaches every reference to them. Of what runs when a module is
+imported, defaults and plain values can be put in place, too; other mutants need a process in which nothing of the
+library has been imported yet.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
-from functools import _lru_cache_wrapper
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import _lru_cache_wrapper, cache
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -21,6 +21,7 @@ from typing import Any
 
 Place = tuple[str, str, int]  # path, name, first line
 Change = tuple[Place, CodeType]
+PLAIN = (int, float, str, tuple, dict, frozenset, type(None))
 PARTS = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags", "co_argcount",
          "co_posonlyargcount", "co_kwonlyargcount", "co_exceptiontable")  # fmt: skip
 
@@ -51,12 +52,15 @@ def place_of(path: str, code: CodeType) -> Place:
 
 def changed_functions(top: Path, path: str, source: str) -> list[Change] | None:
     """The functions whose code differs from the file's, outermost only; None if anything else differs."""
-    name = str(top / path)
-    old, new = (compile(text, name, "exec", dont_inherit=True) for text in ((top / path).read_text(), source))
     try:
-        return list(_differences(path, old, new))
+        return list(_differences(path, _original(top / path), compile(source, top / path, "exec", dont_inherit=True)))
     except _NotInFunctions:
         return None
+
+
+@cache
+def _original(file: Path) -> CodeType:
+    return compile(file.read_text(), file, "exec", dont_inherit=True)
 
 
 def replaceable(changes: Sequence[Change], living: dict[Place, list[FunctionType]]) -> bool:
@@ -72,6 +76,52 @@ def replace(changes: Sequence[Change], living: dict[Place, list[FunctionType]]) 
     for place, code in changes:
         for function in living[place]:
             function.__code__ = code
+
+
+def transplant(top: Path, path: str, source: str) -> bool:
+    """Run a module's new source aside; give defaults and plain values that differ to the functions, classes and modules
+    that live. False if something else may differ: then a fresh import must tell. Raises what the new source raises."""
+    living = sys.modules[module_name(path)]
+    aside = ModuleType(living.__name__)
+    aside.__dict__.update(__package__=living.__package__, __file__=living.__file__, __spec__=living.__spec__)
+    exec(compile(source, top / path, "exec", dont_inherit=True), aside.__dict__)
+    return _give(vars(living), vars(aside), lambda name, value: _everywhere(living, name, value))
+
+
+def _everywhere(living: ModuleType, name: str, value: object) -> None:
+    """Set a module's value, in all modules that imported it, too."""
+    old = vars(living)[name]
+    named = [module for key, module in list(sys.modules.items()) if key.startswith("sdi.") and module is not None]
+    for module in named if not isinstance(old, type) else [living]:
+        if vars(module).get(name, module) is old:
+            setattr(module, name, value)
+
+
+def _give(old: Mapping[str, Any], new: Mapping[str, Any], put: Callable[[str, Any], None]) -> bool:
+    """`put` gets every plain value that differs; functions, those of classes too, get their defaults."""
+    for name, fresh in new.items():
+        if name.startswith("__") and name != "__init__":
+            continue
+        if name not in old:
+            return False
+        before = old[name]
+        a, b = (_function(one) for one in (before, fresh))
+        if a is not None and b is not None:
+            a.__defaults__, a.__kwdefaults__ = b.__defaults__, b.__kwdefaults__
+        elif isinstance(before, type) and isinstance(fresh, type) and before.__module__ == fresh.__module__:
+            mine = fresh is not before
+            if mine and not _give(vars(before), vars(fresh), lambda key, value, of=before: setattr(of, key, value)):  # type: ignore[misc]
+                return False
+        elif isinstance(fresh, PLAIN) and repr(before) != repr(fresh):
+            put(name, fresh)
+        elif type(before) is not type(fresh):
+            return False
+    return True
+
+
+def _function(one: object) -> FunctionType | None:
+    one = getattr(one, "fget", None) or getattr(one, "__wrapped__", None) or getattr(one, "__func__", None) or one
+    return one if type(one) is FunctionType else None
 
 
 def caches() -> list[Any]:

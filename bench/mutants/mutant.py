@@ -8,6 +8,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+SHORT = 20  # letters
+
 MODULES = (
     "sdi/sketch/bounds.py",
     "sdi/sketch/draw_one.py",
@@ -40,8 +42,10 @@ class Mutant:
 
     @property
     def label(self) -> str:
-        """What a list of reasons calls it: the same for as long as the line is the same."""
-        return f"{self.path} {self.function}: {self.old} -> {self.new}"
+        """What a list of reasons calls it: the same for as long as the line is the same. A short text occurs often, so
+        it is given with its line."""
+        change = f"{self.path} {self.function}: {self.old} -> {self.new}"
+        return change if len(self.old) > SHORT else f"{change} in {self.source.splitlines()[self.line - 1].strip()}"
 
 
 def modules(top: Path) -> list[str]:

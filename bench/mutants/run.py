@@ -11,13 +11,26 @@ from types import FunctionType
 import pytest
 
 from .fork import in_children
-from .live import Change, Place, caches, changed_functions, import_instead, living_functions, replace, replaceable
+from .live import (
+    Change,
+    Place,
+    caches,
+    changed_functions,
+    import_instead,
+    living_functions,
+    replace,
+    replaceable,
+    transplant,
+)
 from .mutant import Mutant, modules
 from .watch import Test, run_test, watch
 
-WARM = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # hypothesis is imported before pytest begins
+OPTIONS = (
+    "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=no",
+    "-W", "ignore::pytest.PytestAssertRewriteWarning",  # hypothesis is imported before pytest begins
+)  # fmt: skip
 Tell = Callable[[str, str], None]  # a mutant's key and what became of it
-Job = tuple[str, Callable[[], bool], float]
+Job = tuple[str, Callable[[], bool | None], float]
 
 
 class Collected:
@@ -67,22 +80,29 @@ class Collected:
 
 
 def run_in_place(collected: Collected, mutants: Sequence[Mutant], budget: float, at_once: int, tell: Tell) -> None:
-    """Mutants within functions. `tell` hears "killed", "survived", "unseen" (no test calls it) or "import"."""
+    """Mutants that living code can take. `tell` hears "killed", "survived", "unseen" (no test calls it) or "import"."""
+    top, living = collected.top, collected.living
 
     def jobs() -> Iterator[Job]:
         for mutant in mutants:
-            changes = changed_functions(collected.top, mutant.path, mutant.source)
-            places = {place for place, _ in changes or ()}
-            if not changes or not replaceable(changes, collected.living):
-                tell(mutant.key, "import")
-                continue
-            names = collected.order(lambda test, places=places: not places.isdisjoint(test.calls), budget)  # type: ignore[misc]
+            changes = changed_functions(top, mutant.path, mutant.source)
+            if changes and replaceable(changes, living):
+                places = {place for place, _ in changes}
+                names = collected.order(lambda test, places=places: not places.isdisjoint(test.calls), budget)  # type: ignore[misc]
+            else:
+                changes = None
+                names = collected.order(lambda test, of=mutant.path: any(p == of for p, _, _ in test.calls), budget)  # type: ignore[misc]
             if not names:
                 tell(mutant.key, "unseen")
                 continue
 
-            def work(changes: list[Change] = changes, names: list[str] = names) -> bool:
-                replace(changes, collected.living)
+            def work(
+                mutant: Mutant = mutant, changes: list[Change] | None = changes, names: list[str] = names
+            ) -> bool | None:
+                if changes is not None:
+                    replace(changes, living)
+                elif not transplant(top, mutant.path, mutant.source):
+                    return None
                 for cache in collected.caches:
                     cache.cache_clear()
                 return collected.passes(names)
@@ -90,7 +110,7 @@ def run_in_place(collected: Collected, mutants: Sequence[Mutant], budget: float,
             yield mutant.key, work, 5 + 5 * collected.time_of(names)
 
     for key, outcome in in_children(jobs(), at_once):
-        tell(key, "survived" if outcome == "passed" else "killed")
+        tell(key, {"passed": "survived", "undecided": "import"}.get(outcome, "killed"))
 
 
 def run_at_import(
@@ -105,7 +125,7 @@ def run_at_import(
                 import_instead(top, mutant.path, mutant.source)
                 names = tests[mutant.path]
                 files = sorted({str(top / name.split("::")[0]) for name in names})
-                options = ["-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--rootdir", str(top), *WARM]
+                options = ["-x", *OPTIONS, "--rootdir", str(top)]
                 return pytest.main([*options, *files], plugins=[_Ordered(names)]) == 0
 
             yield mutant.key, work, seconds
