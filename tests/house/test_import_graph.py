@@ -39,7 +39,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("featurizer",),
         ("exact",),
     ),
-    "sdi.bench": (("harness",), ("work", "fuzz"), ("workers",), ("commands",), ("cli",)),
+    "sdi.bench": (("harness",), ("work", "fuzz", "mutants"), ("workers",), ("commands",), ("cli",)),
     "sdi.proofs_checks": (
         ("machinery",),
         ("gradients", "independence", "count_sketch"),
