@@ -15,8 +15,10 @@ from sdi.loop import Loop
 from sdi.result.parts import Parts, parts
 from sdi.result.result import Result, load
 from sdi.result.stream_top import stream_top
+from sdi.retraining.along_training import along_training
 from sdi.retraining.change import Change, random_groups
 from sdi.retraining.effects import Effects
+from sdi.retraining.judge import Judged, Judgement, judge
 from sdi.retraining.optimisers import SGD, Adam, AdamW
 from sdi.retraining.retrain import retrain
 from sdi.retraining.through_training import through_training
@@ -44,6 +46,8 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "CoverageError",
     "Effects",
     "Features",
+    "Judged",
+    "Judgement",
     "Keep",
     "LinearSketch",
     "Loop",
@@ -62,11 +66,13 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "TensorSketch",
     "TrainingRun",
     "__version__",
+    "along_training",
     "attribute",
     "backend",
     "choose_m",
     "coverage",
     "find_checkpoints",
+    "judge",
     "load",
     "load_sketch",
     "parts",

@@ -145,7 +145,8 @@ def swap_effects(
     """The changes of every query's loss with the weights `other` in one slot and `base` elsewhere, and everywhere.
 
     run: whose loss and loop are meant. placed: its model. queries: batches of them.
-    together: the mean loss of each batch is one query. Parameters outside the body stand in slot 0, and are swapped with it.
+    together: the mean loss of each batch is one query.
+    Parameters outside the body stand in slot 0, and are swapped with it.
     """
     parts = []
     with unharmed(placed.model), torch.no_grad():

@@ -19,9 +19,9 @@ from sdi.backends import room
 from sdi.errors import SmoothnessError
 from sdi.files import expand
 from sdi.inputs.batches import read_batches
-from sdi.result.labelled import Labelled
 from sdi.result.result import STEP_AXES, Result
 from sdi.retraining.change import Change, random_groups
+from sdi.retraining.exact_result import exact_result
 from sdi.retraining.horizon import ENOUGH, Horizon, agreement, predicted_effects
 from sdi.retraining.progress import Tell, counting, silent
 from sdi.retraining.retrain import carried_out
@@ -102,7 +102,7 @@ def through_training(
             "multiple": pulled.seconds / base,
         },
     }
-    return _result(run, gradients, pulled, mode, info)
+    return _as_result(run, gradients, pulled, mode, info)
 
 
 def _windows(longest: int) -> list[int]:
@@ -149,36 +149,22 @@ def _measure(
     return Horizon(tuple(order), tuple(found[w] for w in order), tuple(growth[w] for w in order))
 
 
-def _result(run: TrainingRun, gradients: Any, pulled: Any, mode: str, info: dict[str, Any]) -> Result:
+def _as_result(run: TrainingRun, gradients: Any, pulled: Any, mode: str, info: dict[str, Any]) -> Result:
     q, slots = gradients.phi.shape[:2]
-    n = len(run.ids)
+    tau = gradients.tau
     if mode == "query":
         every = -_by_example(pulled.whole, (q, slots))
-        main, outside, tau = every[:, :, 1:], every[:, :, 0], gradients.tau
+        main, outside = every[:, :, 1:], every[:, :, 0]
     elif mode == "train":
         every = -np.moveaxis(pulled.by_slot, 0, 1)  # (n, q, slots)
         main, outside = every[:, :, 1:], every[:, :, 0]
         steps = np.where((main != 0).any(axis=1), np.arange(1, main.shape[2] + 1), 1)
         tau = steps.max(axis=1)  # the last step that an example was trained through
     elif mode == "matrix":
-        every = -pulled.by_slot.reshape(q, slots, n, -1).transpose(2, 0, 3, 1)  # (n, q, train slots, query slots)
-        main, tau = every[:, :, 1:, 1:], gradients.tau
+        # (n, q, train slots, query slots)
+        every = -pulled.by_slot.reshape(q, slots, len(run.ids), -1).transpose(2, 0, 3, 1)
+        main = every[:, :, 1:, 1:]
         outside = every.sum(axis=(2, 3)) - main.sum(axis=(2, 3))
     else:
-        main, outside, tau = -pulled.whole.T, np.zeros((n, q)), gradients.tau
-    dims = ("train", "query", *STEP_AXES[mode])
-    coords: dict[str, tuple[Any, ...]] = {
-        "checkpoint": (f"last {info['window']} updates",),
-        "train": run.ids,
-        "query": gradients.ids,
-        **{dim: tuple(range(1, size + 1)) for dim, size in zip(dims[2:], main.shape[2:], strict=True)},
-    }
-    return Result(
-        mode=mode,
-        by_checkpoint=Labelled(main[None], ("checkpoint", *dims), coords),
-        outside=Labelled(outside, dims[:2], coords),
-        stderr=Labelled(np.zeros_like(main), dims, coords),
-        tracin_stderr=Labelled(np.zeros((n, q)), dims[:2], coords),
-        tau=Labelled(np.asarray(tau), ("train" if mode == "train" else "query",), coords),
-        info=info,
-    )
+        main, outside = -pulled.whole.T, np.zeros((len(run.ids), q))
+    return exact_result(run.ids, gradients.ids, mode, main, outside, tau, info)
