@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 FEWEST = 10  # runs that an interval needs
 BOOTSTRAPS = 400
@@ -44,6 +43,8 @@ def spearman(x: Float[Array, "R *columns"], y: Float[Array, "R *columns"]) -> Fl
     >>> float(spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])))
     0.5
     """
+    from scipy.stats import rankdata
+
     a, b = (rankdata(z, axis=0) for z in (x, y))
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     sizes = np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
