@@ -15,17 +15,17 @@ class Settings:
     config: str = "small"
     d: int = 32
     heads: int = 4
-    longest: int = 8  # bits
-    strings: int = 336  # training strings
+    longest: int = 6  # bits
+    strings: int = 80  # training strings
     batch: int = 32
-    updates: int = 600
+    updates: int = 900
     rate: float = 3e-3
     warmup: int = 50  # updates
     decay: int = 150  # last updates, in which the rate falls to a tenth
     eps_root: float = 0.0  # added under Adam's root
-    queries: int = 32  # strings of each parity, whose mean loss is a query
-    window: int = 150  # last updates, in which examples are left out
-    groups: int = 40
+    queries: int = 16  # strings of each parity, whose mean loss is a query
+    window: int = 100  # last updates, in which examples are left out
+    groups: int = 30
     share: float = 0.05
     checkpoints: int = 8  # of TracIn
 
@@ -35,9 +35,11 @@ class Settings:
 
 CONFIGS: dict[str, Settings] = {
     "small": Settings(),
-    "smooth": Settings(config="smooth", eps_root=1e-6, rate=2e-3, updates=800),
+    "large": Settings(
+        config="large", longest=8, strings=336, updates=1200, queries=32, window=150, groups=60
+    ),
     "smoke": Settings(
-        config="smoke", d=8, heads=2, longest=4, strings=24, batch=8, updates=24, warmup=4, decay=8, queries=4,
+        config="smoke", d=8, heads=2, longest=4, strings=20, batch=8, updates=24, warmup=4, decay=8, queries=4,
         window=8, groups=10, share=0.1, checkpoints=2,
     ),
 }  # fmt: skip

@@ -41,7 +41,7 @@ def parity(
 @app.command()
 def meaning(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the run; one that was begun goes on.")],
-    config: Annotated[str, typer.Option(help="small, smooth or smoke.")] = "small",
+    config: Annotated[str, typer.Option(help="large, small or smoke.")] = "small",
     seeds: Annotated[str, typer.Option(help="Numbers, with commas.")] = "0,1,2",
     json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
 ) -> None:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 FEWEST = 10  # runs that an interval needs
 BOOTSTRAPS = 400
+AT_ONCE = 2_000_000  # numbers
 Array = np.ndarray
 
 
@@ -57,19 +58,21 @@ def lds(predicted: Sequence[Float[Array, "R q c"]], real: Sequence[Float[Array, 
 
     predicted, real: effects, one array for each seed of training. seed: of the bootstrap.
     """
-    for r in real:
-        check_runs(len(r))
-    value = _mean([spearman(p, r) for p, r in zip(predicted, real, strict=True)])
+    guess, truth = (np.stack([np.asarray(x, dtype=np.float64) for x in side]) for side in (predicted, real))
+    seeds, runs, q, _ = truth.shape
+    check_runs(runs)
+    value = _mean(spearman(guess.swapaxes(0, 1), truth.swapaxes(0, 1)).reshape(seeds * q, -1))
     rng = np.random.default_rng([seed, 21])
     drawn = []
-    for _ in range(BOOTSTRAPS):
-        parts = []
-        for s in rng.integers(0, len(real), len(real)):
-            p, r = predicted[s], real[s]
-            rows = rng.integers(0, len(r), len(r))
-            queries = rng.integers(0, r.shape[1], r.shape[1])
-            parts.append(spearman(p[rows][:, queries], r[rows][:, queries]))
-        drawn.append(_mean(parts))
+    at_once = max(1, min(BOOTSTRAPS, AT_ONCE // truth.size))
+    for start in range(0, BOOTSTRAPS, at_once):
+        many = min(at_once, BOOTSTRAPS - start)
+        s = rng.integers(0, seeds, (many, seeds))[:, :, None, None]
+        r = rng.integers(0, runs, (many, seeds, runs))[:, :, :, None]
+        j = rng.integers(0, q, (many, seeds, q))[:, :, None, :]
+        # (draws, seeds, runs, queries, c), with the runs first
+        a, b = (np.moveaxis(side[s, r, j], 2, 0) for side in (guess, truth))
+        drawn += [_mean(found.reshape(seeds * q, -1)) for found in spearman(a, b)]
     low, high = np.nanpercentile(drawn, [2.5, 97.5], axis=0) if np.isfinite(value).any() else (value, value)
     return Interval(value, low, high)
 
@@ -112,8 +115,8 @@ def query_loss_difference(top: Float[Array, "q q c"], random: Float[Array, "R q 
     return Interval((own - random.mean(axis=0)).mean(axis=0), low, high)
 
 
-def _mean(parts: Sequence[Float[Array, "q c"]]) -> Float[Array, "c"]:
-    every = np.concatenate(parts)
+def _mean(every: Float[Array, "k c"]) -> Float[Array, "c"]:
+    """The mean over the first axis of what is known."""
     known = np.isfinite(every)
     count = known.sum(axis=0)
     total = np.where(known, every, 0.0).sum(axis=0)
