@@ -107,7 +107,7 @@ def _in_processes(
     count = min(processes, len(todo))
     for _ in range(count):
         tasks.put(None)
-    common = (run, first, state.numpy(), replay.digests[first], folder, tasks, results)
+    common = (run, first, state.cpu().numpy(), replay.digests[first], folder, tasks, results)
     workers = [context.Process(target=_work, args=common, daemon=True) for _ in range(count)]
     made: dict[int, Vector] = {}
     before = len(changes) - len(todo)
@@ -152,7 +152,7 @@ def _work(run: bytes, first: int, state: Any, expected: bytes, folder: Path | No
                 return
             r, change, key = task
             weights = _one(stepper, change, first, before, folder, key, lambda done, of: None)
-            results.put((r, weights.numpy(), None))
+            results.put((r, weights.cpu().numpy(), None))
     except Exception as error:
         results.put((0, None, f"{type(error).__name__}: {error}"))
         time.sleep(0.1)

@@ -35,14 +35,15 @@ def gradients(run: sdi.TrainingRun, weights: torch.Tensor, batch: Any) -> tuple[
     return phi, g
 
 
+@pytest.mark.slow
 def test_tracin_split_over_steps_is_its_definition() -> None:
-    run = make_run("sgd")
-    result = sdi.along_training(run, QUERY, checkpoints=UPDATES)
+    run = make_run("sgd", updates=4)
+    result = sdi.along_training(run, QUERY, checkpoints=4)
     replay = training.Replay(run)
-    wanted = np.zeros((N, 3, 4))
     place = {i: k for k, i in enumerate(run.ids)}
-    for k in range(UPDATES):
-        state = replay.last if k + 1 == UPDATES else replay.state_before(k + 1)
+    wanted = np.zeros((len(place), 3, 4))
+    for k in range(4):
+        state = replay.last if k == 3 else replay.state_before(k + 1)
         phi = np.concatenate([gradients(run, state[0], b)[0] for b in QUERY])
         seen = {}
         for b in run.batches:
@@ -53,6 +54,7 @@ def test_tracin_split_over_steps_is_its_definition() -> None:
     np.testing.assert_allclose(result.outside.values, wanted[..., 0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precondition", [None, "adam", "fisher", "cosine"])
 def test_gradients_as_met_and_steps_at_the_end_are_their_definition(precondition: str | None) -> None:
     run = make_run("adam")
@@ -88,6 +90,7 @@ def test_gradients_as_met_and_steps_at_the_end_are_their_definition(precondition
     np.testing.assert_allclose(result.tracin.values, wanted.sum(axis=2), rtol=0, atol=1e-9 * np.abs(wanted).max())
 
 
+@pytest.mark.slow
 def test_the_last_update_of_plain_sgd_is_the_derivative_itself() -> None:
     """Nothing bends a push of the last update, so there the cheap score is exact."""
     run = make_run("sgd")

@@ -173,6 +173,7 @@ def test_a_buffer_that_training_changes_is_refused() -> None:
     assert model.seen == 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_a_finished_one_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = training.Replay(make_run("adamw"))
     monkeypatch.setattr("sdi.fast.training.replay.SAVE_EVERY", 0.0)

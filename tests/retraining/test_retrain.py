@@ -35,6 +35,7 @@ def net_loss(weights_at: list[torch.Tensor], outside: torch.Tensor, batch: Any) 
     return ((s @ out["head.weight"].T + out["head.bias"]).squeeze(-1) - batch["y"]).square()
 
 
+@pytest.mark.slow
 def test_the_step_swap_effect_is_that_of_retrained_weights_in_one_step_only() -> None:
     run = make_run("adam")
     effects = sdi.retrain(run, QUERY, GROUPS)
@@ -107,6 +108,7 @@ def test_training_without_a_steps_gradient_is_training_without_it() -> None:
     assert not np.allclose(effects.whole[0], effects.whole[1])
 
 
+@pytest.mark.slow
 def test_what_was_made_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run("adam")
     told: list[Any] = []
@@ -128,6 +130,7 @@ def test_what_was_made_is_found_again(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(made) == 3, "another rate or window is another run"
 
 
+@pytest.mark.slow
 def test_a_killed_retraining_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sdi.fast.training.replay.SAVE_EVERY", 0.0)
     run = make_run("adamw")
