@@ -15,6 +15,7 @@ from rich.console import Console
 import sdi
 from sdi.cli.exit_codes import BAD_INPUT, FAILED, Commands, end, exit_codes
 from sdi.cli.experiment import app as experiment_app
+from sdi.cli.judge import judge_command
 from sdi.cli.parts import parts_command
 from sdi.cli.validate import validate_command
 from sdi.result.ranking import Top, check_order
@@ -206,6 +207,7 @@ def demo(
             show(console, keep)
 
 
+app.command("judge")(judge_command)
 app.command("parts")(parts_command)
 app.command("validate")(validate_command)
 

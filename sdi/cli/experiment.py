@@ -38,6 +38,24 @@ def parity(
     print(jsonlib.dumps(summary) if json else f"{folder / 'README.md'}: the summary; figures and numbers beside it")
 
 
+@app.command()
+def meaning(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the run; one that was begun goes on.")],
+    config: Annotated[str, typer.Option(help="large, small or smoke.")] = "small",
+    seeds: Annotated[str, typer.Option(help="Numbers, with commas.")] = "0,1,2",
+    json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
+) -> None:
+    """Does a step's number predict retraining? A parity model, several scores, and groups left out for real."""
+    with exit_codes(json, stopped="the same command goes on where it was"):
+        experiment = room("experiments.meaning")
+        settings = experiment.configuration(config)
+        numbers = parse_seeds(seeds)
+        command = f"sdi experiment meaning {folder.name} --config {config} --seeds {seeds}"
+        with status(quiet=json) as tell:
+            summary = experiment.run_experiment(folder, settings, numbers, tell, command)
+    print(jsonlib.dumps(summary) if json else f"{folder / 'README.md'}: the summary; figures and numbers beside it")
+
+
 def parse_seeds(text: str) -> list[int]:
     """Numbers from a list with commas.
 

@@ -25,6 +25,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("scores",),
         ("result",),
         ("run",),
+        ("retraining",),
         ("validate",),
         ("testing",),
         ("cli",),
@@ -38,6 +39,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("coverage_table",),
         ("featurizer",),
         ("exact",),
+        ("training",),
     ),
     "sdi.bench": (("harness",), ("work", "fuzz", "mutants"), ("workers",), ("commands",), ("cli",)),
     "sdi.proofs_checks": (
