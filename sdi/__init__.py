@@ -8,10 +8,12 @@ from typing import Any
 
 from sdi.backends import Backend, backend
 from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch, StoreError
+from sdi.inputs.batches import example_ids
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.inputs.settings import Settings
 from sdi.loop import Loop
+from sdi.result.groups import Groups, group_scores
 from sdi.result.parts import Parts, parts
 from sdi.result.result import Result, load
 from sdi.result.stream_top import stream_top
@@ -34,6 +36,7 @@ __all__ = [
     "CountSketch",
     "CoverageError",
     "Features",
+    "Groups",
     "Keep",
     "LinearSketch",
     "Loop",
@@ -53,7 +56,9 @@ __all__ = [
     "backend",
     "choose_m",
     "coverage",
+    "example_ids",
     "find_checkpoints",
+    "group_scores",
     "load",
     "load_sketch",
     "parts",

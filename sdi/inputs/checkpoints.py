@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from sdi.files import expand, sha256
+from sdi.inputs.batches import natural
 from sdi.inputs.match_weights import unwrapped
 from sdi.inputs.torch_archive import check_storages, is_mappable
 
@@ -95,7 +96,7 @@ def find_checkpoints(
     by_file: dict[Path, Path] = {}
     for pattern in patterns:
         path = str(expand(pattern))
-        found = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True), key=_natural)
+        found = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True), key=natural)
         files = [Path(p) for p in found if Path(p).is_file() and not p.endswith(".json")]
         if not files:
             raise ValueError(f"checkpoints: {str(pattern)!r} names no file{_instead(found)}")
@@ -249,7 +250,3 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
             f"checkpoint {path} must hold tensors, at the top or under one of {MODEL_KEYS}, got only {keys}"
         )
     return lambda: tensors, extra
-
-
-def _natural(path: str) -> list[Any]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]

@@ -33,6 +33,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "sdi.fast": (
         ("sketching",),
         ("guard",),
+        ("find",),
         ("follow",),
         ("model", "weights"),
         ("coverage_table",),
