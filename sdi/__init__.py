@@ -19,6 +19,7 @@ from sdi.result.result import Result, load
 from sdi.result.stream_top import stream_top
 from sdi.run.attribute import attribute
 from sdi.run.choose_m import choose_m
+from sdi.run.find_loops import FoundLoop, FoundLoops, find_loops
 from sdi.run.spread import spread
 from sdi.sketch.load import load_sketch
 from sdi.sketch.protocol import LinearSketch, Sketch
@@ -36,6 +37,8 @@ __all__ = [
     "CountSketch",
     "CoverageError",
     "Features",
+    "FoundLoop",
+    "FoundLoops",
     "Groups",
     "Keep",
     "LinearSketch",
@@ -58,6 +61,7 @@ __all__ = [
     "coverage",
     "example_ids",
     "find_checkpoints",
+    "find_loops",
     "group_scores",
     "load",
     "load_sketch",

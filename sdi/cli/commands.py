@@ -159,6 +159,22 @@ def ids(
 
 
 @app.command()
+def loops(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file, of which only script is read, or it.")],
+    json: Json = False,
+) -> None:
+    """Find the loop: run the loss on one batch, and propose the line of Python and TOML that describes it."""
+    from sdi.cli.loops import find, loops_json, show_loops
+
+    with exit_codes(json):
+        found = find(config)
+    if json:
+        print_json(loops_json(found))
+    else:
+        show_loops(console, found)
+
+
+@app.command()
 def inspect(config: ConfigFile, json: Json = False) -> None:
     """What a run will do and cost: checkpoints, steps, coverage, sizes, time and memory. Writes nothing."""
     from sdi.cli.inspect import show_inspection
