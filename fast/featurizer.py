@@ -250,7 +250,8 @@ class Featurizer:
         self.reached |= {name for name, count in tracer.delivered.items() if count}
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()
-        return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids))
+        losses = tracer.losses.cpu().double().numpy()
+        return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids), losses=losses)
 
 
 def _for_each(uses: int, calls: int) -> Fraction:

@@ -19,6 +19,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "sdi": (
         ("version", "errors", "arguments", "printable", "seal", "files", "loop"),
         ("inputs",),
+        ("lm",),
         ("sketch",),
         ("store",),
         ("backends",),
@@ -34,6 +35,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "sdi.fast": (
         ("sketching",),
         ("guard",),
+        ("find",),
         ("follow",),
         ("model", "weights"),
         ("coverage_table",),
