@@ -38,6 +38,29 @@ def parity(
     print(jsonlib.dumps(summary) if json else f"{folder / 'README.md'}: the summary; figures and numbers beside it")
 
 
+@app.command()
+def sudoku(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the run; one that was begun goes on.")],
+    config: Annotated[str, typer.Option(help="paper, full, small or smoke.")] = "small",
+    seeds: Annotated[str, typer.Option(help="Numbers, with commas.")] = "0",
+    satnet: Annotated[
+        Path | None, typer.Option(help="A folder with SATNet's features.pt and labels.pt; else boards are generated.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
+) -> None:
+    """A looped transformer learns Sudoku: loop steps against difficulty, memorisation, and when influence acts."""
+    with exit_codes(json, stopped="the same command goes on where it was"):
+        experiment = room("experiments.sudoku")
+        settings = experiment.configuration(config)
+        numbers = parse_seeds(seeds)
+        boards = None if satnet is None else experiment.satnet(satnet)
+        given = "" if satnet is None else " --satnet SATNET"
+        command = f"sdi experiment sudoku {folder.name} --config {config} --seeds {seeds}{given}"
+        with status(quiet=json) as tell:
+            summary = experiment.run_experiment(folder, settings, numbers, tell, command, boards)
+    print(jsonlib.dumps(summary) if json else f"{folder / 'README.md'}: the summary; figures and numbers beside it")
+
+
 def parse_seeds(text: str) -> list[int]:
     """Numbers from a list with commas.
 
