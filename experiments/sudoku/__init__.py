@@ -1,10 +1,8 @@
 """The Sudoku experiment: loop compute, memorisation, and when influence acts."""
 
-from .analysis import analyse
+from .boards import Boards, generate, load_satnet, rounds
 from .experiment import run_experiment
-from .generator import Boards, generate
-from .rounds import rounds
-from .satnet import satnet
+from .findings.analysis import analyse
 from .settings import CONFIGS, Settings, configuration
 from .training import Trainer, train
 
@@ -16,8 +14,8 @@ __all__ = [
     "analyse",
     "configuration",
     "generate",
+    "load_satnet",
     "rounds",
     "run_experiment",
-    "satnet",
     "train",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from .generator import Boards
+from .boards import Boards
 
 Array = np.ndarray
 

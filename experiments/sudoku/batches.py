@@ -9,7 +9,7 @@ import torch
 
 from sdi.backends import room
 
-from .generator import Boards
+from .boards import Boards
 
 Loader = list[dict[str, Any]]
 

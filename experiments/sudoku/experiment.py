@@ -18,13 +18,13 @@ from sdi.files import write_whole
 from sdi.run.one_thread import one_thread
 
 from ..base import check_seeds, kept, make_folder, telling, write_json, write_untrained
-from . import controls
-from .analysis import analyse, sampled
-from .data import Split, split
+from .boards import Boards
 from .figure import draw
-from .generator import Boards
+from .findings import controls
+from .findings.analysis import analyse, sampled
 from .report import report
 from .settings import Settings
+from .split import Split, split
 from .training import Progress, Trainer, fresh_model, train
 
 Say = Callable[[str], None]

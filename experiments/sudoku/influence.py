@@ -15,7 +15,7 @@ from sdi.result.result import Result
 from sdi.run.attribute import attribute
 
 from .batches import loss, make_loader
-from .generator import Boards
+from .boards import Boards
 from .settings import Settings
 
 Array = np.ndarray
@@ -69,8 +69,10 @@ def ordered(result: Result, train: Sequence[str], queries: Sequence[str]) -> Inf
     return Influence(sdi, tracin, result.by_checkpoint.values.shape[0])
 
 
-def conservation(settings: Settings, checkpoint: Path, train: Boards, queries: Boards, most: int = 64) -> dict[str, float]:
-    """The largest |TracIn - sum over steps of SDI| at one checkpoint, with TracIn from gradients summed over steps first.
+def conservation(
+    settings: Settings, checkpoint: Path, train: Boards, queries: Boards, most: int = 64
+) -> dict[str, float]:
+    """The largest |TracIn - sum over steps of SDI| at one checkpoint, with TracIn from gradients summed before.
 
     The two come from runs of their own, so this is no identity of the code. most: boards of either side.
     """

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..base import share, table
 from .figure import blanks
+from .words import interval, iqr, p_value, rho, times
 
 Rows = list[tuple[str, ...]]
 
@@ -36,12 +37,13 @@ def _how(summary: dict[str, Any]) -> str:
     every = "after every loop step" if s["every"] else "after the last loop step"
     return (
         f"    {summary['command']}\n\n"
-        f"Configuration `{s['config']}`: {s['boards']} {summary['boards']} boards, the easiest {share(s['train_share'])} "
-        f"for training; d={s['d']}, {s['heads']} heads, one block, {s['loops']} loop steps on average (Poisson "
-        f"log-normal, at most {2 * s['loops']}), loss {every}; AdamW at {s['rate']:g}, batch {s['batch']}, {s['updates']} "
-        f"updates. Influence at {s['loops']} loop steps, m={s['m']}, over {len(runs[0]['checkpoints'])} checkpoints; the "
-        f"last holds averaged weights. Seeds {', '.join(summary['seeds'])}. Training took {', '.join(wall)} minutes of "
-        f"wall time ({', '.join(cpu)} of CPU time on one thread), analyses {analysis / 60:.0f} minutes. "
+        f"Configuration `{s['config']}`: {s['boards']} {summary['boards']} boards, the easiest "
+        f"{share(s['train_share'])} for training; d={s['d']}, {s['heads']} heads, one block, {s['loops']} loop steps "
+        f"on average (Poisson log-normal, at most {2 * s['loops']}; at the beginning {s['first_loops']} on average), "
+        f"loss {every}; AdamW at {s['rate']:g}, batch {s['batch']}, {s['updates']} updates. Influence at {s['loops']} "
+        f"loop steps, m={s['m']}, over {len(runs[0]['checkpoints'])} checkpoints; the last "
+        f"holds averaged weights. Seeds {', '.join(summary['seeds'])}. Training took {', '.join(wall)} "
+        f"minutes of wall time ({', '.join(cpu)} of CPU time on one thread), analyses {analysis / 60:.0f} minutes. "
         "Details: [summary.json](summary.json).\n"
     )
 
@@ -52,7 +54,7 @@ def _accuracy(summary: dict[str, Any]) -> str:
     rows: Rows = []
     for seed, run in summary["seeds"].items():
         for name, part in run["panel A"].items():
-            cells = [_interval(part["curve"][t - 1]) for t in marks]
+            cells = [interval(part["curve"][t - 1]) for t in marks]
             rows.append((seed, "all" if name == "all" else blanks(name), str(part["boards"]), *cells))
     return (
         "## Panel A: test boards solved\n\n"
@@ -72,17 +74,17 @@ def _table(summary: dict[str, Any], main: dict[str, Any]) -> str:
 
     rows: Rows = [
         ("self-influence, median [IQR]", "0.225 [0.155, 0.367]", "0.451 [0.303, 0.787]",
-         _iqr(t["self"]["easy"]), _iqr(t["self"]["hard"]), _p(t["self, hard against easy"])),
+         iqr(t["self"]["easy"]), iqr(t["self"]["hard"]), p_value(t["self, hard against easy"])),
         ("cross mass C(z), median [IQR]", "3.07 [2.60, 3.82]", "4.43 [3.77, 5.80]",
-         _iqr(t["C"]["easy"]), _iqr(t["C"]["hard"]), _p(t["C, hard against easy"])),
+         iqr(t["C"]["easy"]), iqr(t["C"]["hard"]), p_value(t["C, hard against easy"])),
         ("on easy test boards: share of the mass of TracIn", "28.9%", "37.7%",
-         *pair(on["easy"]["share"]), _p(on["easy"]["share, hard against easy"])),
+         *pair(on["easy"]["share"]), p_value(on["easy"]["share, hard against easy"])),
         (f"on easy test boards: {late}", "24.0%", "24.9%",
-         *pair(on["easy"]["late"]), _p(on["easy"]["late, hard against easy"])),
+         *pair(on["easy"]["late"]), p_value(on["easy"]["late, hard against easy"])),
         ("on hard test boards: share of the mass of TracIn", "27.9%", "38.9%",
-         *pair(on["hard"]["share"]), _p(on["hard"]["share, hard against easy"])),
+         *pair(on["hard"]["share"]), p_value(on["hard"]["share, hard against easy"])),
         (f"on hard test boards: {late}", "24.3%", "25.3%",
-         *pair(on["hard"]["late"]), _p(on["hard"]["late, hard against easy"])),
+         *pair(on["hard"]["late"]), p_value(on["hard"]["late, hard against easy"])),
     ]  # fmt: skip
     heads = ("", "paper, easy train", "paper, hard train", f"here, {easy}", f"here, {hard}", "p")
     tests = " and ".join(blanks("{}-{}".format(*t["groups"]["test"][k])) for k in (0, -1))
@@ -93,22 +95,22 @@ def _table(summary: dict[str, Any], main: dict[str, Any]) -> str:
     )
     q, c = t["quartiles"], main["conservation"]
     claims: Rows = [
-        ("self-influence with blanks, Spearman", "0.428", _rho(t["self with blanks"])),
-        ("C(z) with blanks, Spearman", "0.500", _rho(t["C with blanks"])),
-        ("C(z) with self-influence, Spearman", "0.919", _rho(t["C with self"])),
+        ("self-influence with blanks, Spearman", "0.428", rho(t["self with blanks"])),
+        ("C(z) with blanks, Spearman", "0.500", rho(t["C with blanks"])),
+        ("C(z) with self-influence, Spearman", "0.919", rho(t["C with self"])),
         ("lowest quarter of self-influence within the highest of C(z)", "0",
          f"{q['found']} of {q['of']} ({q['chance']:.0f} by chance)"),
-        ("hard / easy, median self-influence", "2.0", _times(t["self"])),
-        ("hard / easy, median C(z)", "1.44", _times(t["C"])),
+        ("hard / easy, median self-influence", "2.0", times(t["self"])),
+        ("hard / easy, median C(z)", "1.44", times(t["C"])),
         ("largest gap between TracIn and the sum of its steps", "not stated",
          f"{c['largest']:.1e}, of scores up to {c['of']:.1e}"),
     ]  # fmt: skip
     seeds = _all_seeds(summary) if len(summary["seeds"]) > 1 else ""
     return (
-        f"## The table, seed {summary['main']}\n\n{counts['easy']} easy and {counts['hard']} hard training boards; easy and "
-        f"hard test boards have {tests} ({on['easy']['boards']} and {on['hard']['boards']} boards). p-values: Welch's "
-        "t-test for the first two rows, paired t-tests for the others. A share depends on how many boards a group has; "
-        f"per training board, easy and hard, it is, {per}.\n\n"
+        f"## The table, seed {summary['main']}\n\n{counts['easy']} easy and {counts['hard']} hard training boards; "
+        f"easy and hard test boards have {tests} ({on['easy']['boards']} and {on['hard']['boards']} boards). p-values: "
+        "Welch's t-test for the first two rows, paired t-tests for the others. A share depends on how many boards a "
+        f"group has; per training board, easy and hard, it is, {per}.\n\n"
         + table(heads, rows)
         + "\n"
         + table(("", "paper", "here"), claims)
@@ -123,7 +125,7 @@ def _all_seeds(summary: dict[str, Any]) -> str:
         on = t["on test"]
         rows.append(
             (
-                seed, _times(t["self"]), _rho(t["self with blanks"]), _rho(t["C with blanks"]), _rho(t["C with self"]),
+                seed, times(t["self"]), rho(t["self with blanks"]), rho(t["C with blanks"]), rho(t["C with self"]),
                 str(t["quartiles"]["found"]),
                 *(f"{share(on[k]['late']['easy'])}, {share(on[k]['late']['hard'])}" for k in ("easy", "hard")),
             )
@@ -138,15 +140,16 @@ def _all_seeds(summary: dict[str, Any]) -> str:
 def _horizon(main: dict[str, Any]) -> str:
     h = main["horizon"]
     rows: Rows = [
-        (f"{float(level):.0%}", _iqr(x), _rho(x["with needs"]), share(x["before it is solved"]))
+        (f"{float(level):.0%}", iqr(x), rho(x["with needs"]), share(x["before it is solved"]))
         for level, x in h["horizon"].items()
     ]
-    ways: Rows = [(name, _interval(x["solved"]), f"{x['loops']:.1f}") for name, x in h["ways"].items()]
+    ways: Rows = [(name, interval(x["solved"]), f"{x['loops']:.1f}") for name, x in h["ways"].items()]
     return (
         "## Influence horizon against the loop steps a board needs\n\n"
-        "The horizon is the first step by which a share of the board's SDI energy has acted. A board needs the loop steps "
-        f"from which on its answer is right to the end: {_iqr(h['needs'])}; {h['never solved']} of the sampled test boards "
-        "are not solved. Stopping at the horizon is no rule for use, for the influence is of the right answer.\n\n"
+        "The horizon is the first step by which a share of the board's SDI energy has acted. A board needs the loop "
+        f"steps from which on its answer is right to the end: {iqr(h['needs'])}; {h['never solved']} of the sampled "
+        "test boards are not solved. Stopping at the horizon is no rule for use, for the influence is of the right "
+        "answer.\n\n"
         + table(("share", "horizon, median [IQR]", "with loops needed, Spearman", "boards it ends too early for"), rows)
         + "\n"
         + table(("stop", "solved", "loop steps, mean"), ways)
@@ -159,34 +162,34 @@ def _predictors(main: dict[str, Any]) -> str:
     for name in ("late mass", "loops needed"):
         x = p[name]
         gap = "none" if x["difference"] is None else f"{x['difference']:+.2f} [{x['low']:+.2f}, {x['high']:+.2f}]"
-        rows.append((name, _rho(x["a"]), _rho(x["b"]), gap))
+        rows.append((name, rho(x["a"]), rho(x["b"]), gap))
     return (
         "## What predicts late mass: missing cells or rounds of hidden singles?\n\n"
-        "Spearman over the sampled test boards; the last column is the difference of the absolute values with a 95% "
-        f"bootstrap interval. Late mass with the loop steps really needed: {_rho(p['late mass with loops needed'])}.\n\n"
-        + table(("", "missing cells", "rounds", "|missing| - |rounds|"), rows)
+        "Spearman over the sampled test boards; the last column is the difference of the absolute values with a "
+        f"95% bootstrap interval. Late mass with the loop steps needed: {rho(p['late mass with loops needed'])}.\n\n"
+        + table(("", "missing cells", "rounds", "missing cells minus rounds"), rows)
     )
 
 
 def _equal_loss(main: dict[str, Any]) -> str:
     e = main["at equal loss"]
     m = e["matched"]
-    ratio = "no pairs" if m["ratio"] is None else f"{m['ratio']:.2f} ({m['pairs']} pairs, {_p(m)})"
+    ratio = "no pairs" if m["ratio"] is None else f"{m['ratio']:.2f} ({m['pairs']} pairs, {p_value(m)})"
     rows: Rows = [
-        ("loss with blanks, Spearman", _rho(e["loss with blanks"])),
-        ("self-influence with loss, Spearman", _rho(e["self with loss"])),
-        ("self-influence with blanks", _rho(e["self with blanks"])),
-        ("the same, loss held equal (partial)", _rho(e["self with blanks, loss equal"])),
-        ("C(z) with blanks", _rho(e["C with blanks"])),
-        ("the same, loss held equal (partial)", _rho(e["C with blanks, loss equal"])),
+        ("loss with blanks, Spearman", rho(e["loss with blanks"])),
+        ("self-influence with loss, Spearman", rho(e["self with loss"])),
+        ("self-influence with blanks", rho(e["self with blanks"])),
+        ("the same, loss held equal (partial)", rho(e["self with blanks, loss equal"])),
+        ("C(z) with blanks", rho(e["C with blanks"])),
+        ("the same, loss held equal (partial)", rho(e["C with blanks, loss equal"])),
         ("hard / easy self-influence, geometric means", f"{e['all pairs']['ratio']:.2f}"),
         ("hard / easy loss, geometric means", f"{e['all pairs']['loss']:.2f}"),
         ("hard / easy self-influence in pairs of nearly equal loss", ratio),
     ]
     return (
         "## Are hard boards memorised more, or do they have larger losses?\n\n"
-        "Self-influence is a squared gradient, and larger losses have larger gradients. The loss of a training board is "
-        "averaged over checkpoints by their rates, as its influence is.\n\n" + table(("", "here"), rows)
+        "Self-influence is a squared gradient, and larger losses have larger gradients. The loss of a training board "
+        "is averaged over checkpoints by their rates, as its influence is.\n\n" + table(("", "here"), rows)
     )
 
 
@@ -200,9 +203,10 @@ def _controls(summary: dict[str, Any], main: dict[str, Any]) -> str:
         curves = [part["late mass"]["median"] for part in x["panel B"]]
         rows.append(
             (
-                name, _times(t["self"]), _rho(t["self with blanks"]), _rho(t["C with self"]), str(t["quartiles"]["found"]),
+                name, times(t["self"]), rho(t["self with blanks"]), rho(t["C with self"]),
+                str(t["quartiles"]["found"]),
                 f"{share(on['share']['easy'])}, {share(on['share']['hard'])}",
-                f"{share(on['late']['easy'])}, {share(on['late']['hard'])} ({_p(on['late, hard against easy'])})",
+                f"{share(on['late']['easy'])}, {share(on['late']['hard'])} ({p_value(on['late, hard against easy'])})",
                 f"{share(curves[0])}, {share(curves[-1])}",
             )
         )  # fmt: skip
@@ -213,45 +217,20 @@ def _controls(summary: dict[str, Any], main: dict[str, Any]) -> str:
     )  # fmt: skip
     m = summary["controls"]["moved blanks"]
     moved: Rows = [
-        ("blanks in common with the twin", _iqr(m["blanks in common"])),
-        ("TracIn over training boards: a board and its twin, correlation", _iqr(m["tracin, a board and its twin"])),
-        ("a board and the twin of another one as difficult", _iqr(m["tracin, a board and another's twin"])),
+        ("blanks in common with the twin", iqr(m["blanks in common"])),
+        ("TracIn over training boards: a board and its twin, correlation", iqr(m["tracin, a board and its twin"])),
+        ("a board and the twin of another one as difficult", iqr(m["tracin, a board and another's twin"])),
         ("difference", f"{m['twin against another' + chr(39) + 's twin']['difference']:+.3f} "
-         f"({_p(m['twin against another' + chr(39) + 's twin'])})"),
-        ("late mass of a board with that of its twin, Spearman", _rho(m["late mass, a board with its twin"])),
-        ("change of late mass with change of blanks", _rho(m["late mass with blanks, differences"])),
-        ("change of late mass with change of rounds", _rho(m["late mass with rounds, differences"])),
+         f"({p_value(m['twin against another' + chr(39) + 's twin'])})"),
+        ("late mass of a board with that of its twin, Spearman", rho(m["late mass, a board with its twin"])),
+        ("change of late mass with change of blanks", rho(m["late mass with blanks, differences"])),
+        ("change of late mass with change of rounds", rho(m["late mass with rounds, differences"])),
     ]  # fmt: skip
     return (
         "## Controls\n\n"
         "What shows up as well without training, or with labels that nobody can learn, is no finding about learning. "
-        "`permuted labels`: the trained weights, but every board has the solution of another one with as many blanks.\n\n"
+        "`permuted labels`: the trained weights, but every board has the solution of another with as many blanks.\n\n"
         + table(heads, rows)
         + "\nMoved blanks: test boards with the same solution and other blanks.\n\n"
         + table(("", "here"), moved)
     )
-
-
-def _iqr(x: dict[str, Any]) -> str:
-    return "none" if x["median"] is None else f"{x['median']:.3g} [{x['low']:.3g}, {x['high']:.3g}]"
-
-
-def _interval(x: dict[str, Any]) -> str:
-    if x["share"] is None:
-        return "none"
-    return f"{100 * x['share']:.1f}% [{100 * x['low']:.1f}, {100 * x['high']:.1f}]"
-
-
-def _p(x: dict[str, Any]) -> str:
-    p = x["p"]
-    return "no test" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-
-
-def _rho(x: dict[str, Any]) -> str:
-    return "none" if x["rho"] is None else f"{x['rho']:.3f} ({_p(x)})"
-
-
-def _times(x: dict[str, Any]) -> str:
-    """Of medians, hard / easy."""
-    easy, hard = x["easy"]["median"], x["hard"]["median"]
-    return "none" if not easy or hard is None else f"{hard / easy:.2f}"

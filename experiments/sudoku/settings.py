@@ -8,7 +8,7 @@ from typing import Any
 from sdi.errors import nearest
 from sdi.inputs.looped_config import LoopedConfig
 
-from .grid import grid_of
+from .boards.grid import grid_of
 
 ANALYSIS = ("config", "m", "sample", "queries", "permuted", "check", "keep")
 
@@ -28,6 +28,7 @@ class Settings:
     scale: float = 0.05  # of the initial matrices of the block
     embed: float = 0.1  # of the initial digits and positions
     loops: int = 8  # mean number of loop steps in training, and the horizon of every analysis
+    first_loops: int = 2  # the mean at the beginning; it grows to `loops` until the rate falls
     spread: float = 0.5  # sigma of the log-rate of the loop steps in training
     every: bool = True  # the loss is taken after every loop step, not after the last alone
     batch: int = 32
@@ -67,8 +68,12 @@ class Settings:
 
 
 CONFIGS: dict[str, Settings] = {
-    "paper": Settings(config="paper", size=9, d=128, loops=32, batch=16, updates=100000, rate=6e-4, warmup=1000),
-    "full": Settings(config="full", size=9, d=128, loops=8, batch=16, updates=20000, rate=1.5e-3, warmup=200, average=0.995),
+    "paper": Settings(
+        config="paper", size=9, d=128, loops=32, first_loops=32, batch=16, updates=100000, rate=6e-4, warmup=1000,
+    ),
+    "full": Settings(
+        config="full", size=9, d=128, loops=8, batch=16, updates=20000, rate=1.5e-3, warmup=200, average=0.995,
+    ),
     "small": Settings(),
     "smoke": Settings(
         config="smoke", size=4, boards=400, d=16, heads=2, loops=4, batch=16, updates=30, warmup=5, average=0.9,

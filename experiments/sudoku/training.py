@@ -1,6 +1,7 @@
 """train: a looped transformer learns Sudoku; a killed run goes on where it was.
 
-- The number of loop steps is drawn anew for every batch, Poisson log-normal.
+- The number of loop steps is drawn anew for every batch, Poisson log-normal. Its mean grows while the rate is constant:
+  the first things to learn need few steps, and few steps are cheap.
 - The loss is taken on the blanks, after every loop step or after the last.
 - Weights are averaged over the last updates; the average is what is tested and what the last checkpoint holds.
 - The rate rises, stays, and falls along a cosine over the last updates.
@@ -22,8 +23,8 @@ from sdi.backends import room
 
 from .. import base
 from .accuracy import solved_at
-from .data import STEPS, Split, split
 from .settings import Settings
+from .split import STEPS, Split, split
 
 BETAS = (0.9, 0.95)
 CHECKED = 128  # boards of each side in a check
@@ -58,6 +59,13 @@ class Trainer(base.Trainer[Settings, Progress]):
         return s.rate * min(1.0, (at.step + 1) / s.warmup) * falling
 
     @property
+    def mean_loops(self) -> float:
+        """The mean number of loop steps of the next batch: grows by a constant factor until the rate begins to fall."""
+        s = self.settings
+        part = min(1.0, self.at.step / max(1.0, (1 - s.settle) * s.updates))
+        return float(s.first_loops ** (1 - part) * s.loops**part)
+
+    @property
     def done(self) -> bool:
         return self.at.step >= self.settings.updates
 
@@ -66,7 +74,7 @@ class Trainer(base.Trainer[Settings, Progress]):
         s, at = self.settings, self.at
         rows = torch.from_numpy(self.rng.integers(0, len(self.tokens), s.batch))
         self.optimiser.zero_grad()
-        loss = self.loss(self.tokens[rows], self.targets[rows], draw_loops(self.rng, s))
+        loss = self.loss(self.tokens[rows], self.targets[rows], draw_loops(self.rng, self.mean_loops, s))
         torch.autograd.backward(loss)
         self.update()
         at.running = 0.98 * at.running + 0.02 * float(loss.detach())
@@ -106,9 +114,9 @@ def fresh_model(settings: Settings) -> Any:
     return model
 
 
-def draw_loops(rng: np.random.Generator, settings: Settings) -> int:
-    """A number of loop steps: 1 + Poisson of a log-normal rate with mean `loops`, at most twice that."""
-    log_rate = rng.normal(math.log(settings.loops) - settings.spread**2 / 2, settings.spread)
+def draw_loops(rng: np.random.Generator, mean: float, settings: Settings) -> int:
+    """A number of loop steps: 1 + Poisson of a log-normal rate with this mean, at most twice `loops`."""
+    log_rate = rng.normal(math.log(mean) - settings.spread**2 / 2, settings.spread)
     return int(min(settings.most_loops, 1 + rng.poisson(math.exp(log_rate))))
 
 

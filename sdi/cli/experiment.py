@@ -53,7 +53,7 @@ def sudoku(
         experiment = room("experiments.sudoku")
         settings = experiment.configuration(config)
         numbers = parse_seeds(seeds)
-        boards = None if satnet is None else experiment.satnet(satnet)
+        boards = None if satnet is None else experiment.load_satnet(satnet)
         given = "" if satnet is None else " --satnet SATNET"
         command = f"sdi experiment sudoku {folder.name} --config {config} --seeds {seeds}{given}"
         with status(quiet=json) as tell:

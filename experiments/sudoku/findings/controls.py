@@ -1,10 +1,10 @@
 """Controls that could refute the story: weights that never learned, labels that cannot be learned, blanks that moved.
 
 - untrained: the same table for weights before training. What it shows as well is no sign of learning.
-- permuted: every board, of both sides, has the solution of another one with as many blanks; the trained model stays. What
-  is left of the table is due to the number of blanks, not to solving.
-- moved: test boards with the same solutions and other blanks. If influence followed the solutions, a board and its moved
-  twin would be influenced by the same training boards; if it follows the work, they would not.
+- permuted: every board, of both sides, has the solution of another one with as many blanks; the trained model stays.
+  What is left of the table is due to the number of blanks, not to solving.
+- moved: test boards with the same solutions and other blanks. If influence followed the solutions, a board and its
+  moved twin would be influenced by the same training boards; if it follows the work, they would not.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from jaxtyping import Float, Int
 
 from sdi.scores import energy, late_mass
 
+from ..boards import Boards, blanked, grid_of, rounds
+from ..influence import Tell, influence
+from ..settings import Settings
+from ..split import LABELS, MOVED, permuted_within
 from .analysis import Sampled
-from .data import LABELS, MOVED, permuted_within
-from .generator import Boards, blanked
-from .grid import grid_of
-from .influence import Tell, influence
-from .rounds import rounds
-from .settings import Settings
 from .statistics import paired, quartiles, spearman
 from .table import energy_curves, table
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 
 from sdi.scores import cross_mass, energy, group_share, late_mass
 
-from .data import bins
+from ..split import bins
 from .statistics import paired, quartile_claim, quartiles, spearman, welch
 
 Array = np.ndarray

@@ -1,4 +1,4 @@
-"""satnet: the 10,000 boards that the paper trained on, where the user has them."""
+"""load_satnet: the 10,000 boards that the paper trained on, where the user has them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHAT = (
 )
 
 
-def satnet(folder: Path) -> Boards:
+def load_satnet(folder: Path) -> Boards:
     """SATNet's boards. folder: holds features.pt and labels.pt, whose checksums are verified before they are opened."""
     digits = []
     for name, wanted in CHECKSUMS.items():

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from .generator import Boards, generate
+from .boards import Boards, generate
 from .settings import Settings
 
 Array = np.ndarray

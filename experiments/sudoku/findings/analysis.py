@@ -13,14 +13,13 @@ from sdi.backends import room
 from sdi.inputs.checkpoints import find_checkpoints
 from sdi.scores import cross_mass, energy, late_mass
 
-from .accuracy import answers
-from .batches import losses
-from .data import SAMPLE, Split, stratified
-from .generator import Boards
+from ..accuracy import answers
+from ..batches import losses
+from ..boards import Boards, rounds
+from ..influence import Tell, conservation, influence
+from ..settings import Settings
+from ..split import SAMPLE, Split, stratified
 from .horizon import needed, stopping
-from .influence import Tell, conservation, influence
-from .rounds import rounds
-from .settings import Settings
 from .statistics import better_predictor, matched_pairs, partial_spearman, spearman, wilson
 from .table import Groups, energy_curves, table, within
 
@@ -41,7 +40,7 @@ def sampled(settings: Settings, boards: Split) -> Sampled:
     for k, (side, count) in enumerate(zip(boards, (settings.sample, settings.queries), strict=True)):
         rng = np.random.default_rng([settings.seed, SAMPLE, k])
         some.append(side.take(stratified(side.missing, min(count, len(side.puzzle)), rng)))
-    return Sampled(*some, Groups.of(settings.size, some[0].missing, some[1].missing))
+    return Sampled(some[0], some[1], Groups.of(settings.size, some[0].missing, some[1].missing))
 
 
 def analyse(
@@ -103,10 +102,8 @@ def panel_a(model: Any, boards: Boards, settings: Settings, groups: Groups) -> d
     }
 
 
-def predictors(
-    settings: Settings, sdi: Float[Array, "n q tau"], test: Boards, said: Array
-) -> dict[str, Any]:
-    """Which difficulty goes with late mass: missing cells, rounds of hidden singles, or the loop steps really needed."""
+def predictors(settings: Settings, sdi: Float[Array, "n q tau"], test: Boards, said: Array) -> dict[str, Any]:
+    """Which difficulty goes with late mass: missing cells, rounds of hidden singles, or the loop steps needed."""
     late = late_mass(energy(sdi))
     depth = rounds(test.puzzle, settings.size)
     needs = needed((said == test.solution[:, None]).all(axis=2))
@@ -119,9 +116,7 @@ def predictors(
         ),
         "rounds": {str(k): int((depth == k).sum()) for k in np.unique(depth)},
         "late mass by rounds": {str(k): float(late[depth == k].mean()) for k in np.unique(depth)},
-        "loops needed by rounds": {
-            str(k): float(needs[known & (depth == k)].mean()) for k in np.unique(depth[known])
-        },
+        "loops needed by rounds": {str(k): float(needs[known & (depth == k)].mean()) for k in np.unique(depth[known])},
     }
 
 
