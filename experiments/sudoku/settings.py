@@ -19,8 +19,8 @@ class Settings:
 
     config: str = "small"
     seed: int = 0
-    size: int = 6  # digits, and cells in a row: 4, 6 or 9
-    boards: int = 10000
+    size: int = 4  # digits, and cells in a row: 4, 6 or 9
+    boards: int = 5000
     train_share: float = 0.8  # the easiest are trained on, the hardest are the test
     labels: str = "true"  # or "permuted": every board has the solution of another one as difficult, for a control
     d: int = 64
@@ -32,14 +32,14 @@ class Settings:
     spread: float = 0.5  # sigma of the log-rate of the loop steps in training
     every: bool = True  # the loss is taken after every loop step, not after the last alone
     batch: int = 32
-    updates: int = 10000
+    updates: int = 2500
     rate: float = 2e-3
     warmup: int = 100  # updates
     settle: float = 0.2  # share of the updates at the end, over which the rate falls to the floor
     floor: float = 0.02  # of the rate, at the end
     decay: float = 0.1  # of the weights, matrices only
     average: float = 0.99  # weights are averaged with this memory
-    check: int = 500  # updates between tests
+    check: int = 125  # updates between tests
     keep: int = 100  # updates between states that a killed run goes on from
     checkpoints: int = 8
     m: int = 2048
@@ -69,10 +69,12 @@ class Settings:
 
 CONFIGS: dict[str, Settings] = {
     "paper": Settings(
-        config="paper", size=9, d=128, loops=32, first_loops=32, batch=16, updates=100000, rate=6e-4, warmup=1000,
+        config="paper", size=9, boards=10000, d=128, loops=32, first_loops=32, batch=16, updates=100000, rate=6e-4,
+        warmup=1000, check=1000,
     ),
     "full": Settings(
-        config="full", size=9, d=128, loops=8, batch=16, updates=20000, rate=1.5e-3, warmup=200, average=0.995,
+        config="full", size=9, boards=10000, d=128, loops=8, batch=16, updates=20000, rate=1.5e-3, warmup=200,
+        average=0.995, check=250,
     ),
     "small": Settings(),
     "smoke": Settings(

@@ -121,31 +121,31 @@ def better_predictor(
 
 
 def matched_pairs(
-    of: Float[Array, "n"], hard: Bool[Array, "n"], easy: Bool[Array, "n"], given: Float[Array, "n"], width: float = 0.1
+    of: Float[Array, "n"], hard: Bool[Array, "n"], easy: Bool[Array, "n"], given: Float[Array, "n"], width: float = 0.05
 ) -> Numbers:
     """Hard examples beside easy ones of nearly the same `given`: the ratio of `of` within the pairs.
 
-    Each hard example, in the order of `given`, takes the nearest easy one not yet taken, if it is within `width`
-    standard deviations of log `given`. `ratio` is the geometric mean of hard / easy; `p` is of the paired t-test of the
-    logarithms. `of` and `given` must be above 0.
+    Pairs are made nearest first, each example in at most one, as long as they are within `width` standard deviations of
+    log `given`. `ratio` is the geometric mean of hard / easy, `left` the same of `given`, to see how equal it is; `p`
+    is of the paired t-test of the logarithms. `of` and `given` must be above 0.
     """
     level = np.log(given)
-    most = width * level.std()
-    free = list(np.flatnonzero(easy))
+    i, j = np.meshgrid(np.flatnonzero(hard), np.flatnonzero(easy), indexing="ij")
+    far = np.abs(level[i] - level[j])
+    near = np.argwhere(far <= width * level.std())
+    taken: dict[str, set[int]] = {"hard": set(), "easy": set()}
     pairs = []
-    for i in sorted(np.flatnonzero(hard), key=lambda k: level[k]):
-        if not free:
-            break
-        j = min(free, key=lambda k: abs(level[k] - level[i]))
-        if abs(level[j] - level[i]) <= most:
-            free.remove(j)
-            pairs.append((i, j))
+    for a, b in near[np.argsort(far[tuple(near.T)], kind="stable")].tolist():
+        if a not in taken["hard"] and b not in taken["easy"]:
+            taken["hard"].add(a)
+            taken["easy"].add(b)
+            pairs.append((i[a, b], j[a, b]))
     if not pairs:
-        return {"pairs": 0, "ratio": None, "p": None, "given": None}
-    i, j = np.array(pairs).T
-    test = paired(np.log(of[i]), np.log(of[j]))
-    gap = float(np.exp((level[i] - level[j]).mean()))
-    return {"pairs": len(pairs), "ratio": float(np.exp(test["difference"])), "p": test["p"], "given": gap}
+        return {"pairs": 0, "ratio": None, "p": None, "left": None}
+    one, two = np.array(pairs).T
+    test = paired(np.log(of[one]), np.log(of[two]))
+    left = float(np.exp((level[one] - level[two]).mean()))
+    return {"pairs": len(pairs), "ratio": float(np.exp(test["difference"])), "p": test["p"], "left": left}
 
 
 def _flat(x: Array) -> bool:
