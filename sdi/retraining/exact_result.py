@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from sdi.result.labelled import Labelled
 from sdi.result.result import STEP_AXES, Result
 
 
@@ -25,18 +24,17 @@ def exact_result(
     info: must hold the number of updates that the scores are of, under "window".
     """
     dims = ("train", "query", *STEP_AXES[mode])
-    coords: dict[str, tuple[Any, ...]] = {
+    labels: dict[str, tuple[Any, ...]] = {
         "checkpoint": (f"last {info['window']} updates",),
         "train": tuple(train_ids),
         "query": tuple(query_ids),
         **{dim: tuple(range(1, size + 1)) for dim, size in zip(dims[2:], main.shape[2:], strict=True)},
     }
-    return Result(
-        mode=mode,
-        by_checkpoint=Labelled(main[None], ("checkpoint", *dims), coords),
-        outside=Labelled(outside, dims[:2], coords),
-        stderr=Labelled(np.zeros_like(main), dims, coords),
-        tracin_stderr=Labelled(np.zeros_like(outside), dims[:2], coords),
-        tau=Labelled(np.asarray(tau), ("train" if mode == "train" else "query",), coords),
-        info=dict(info),
-    )
+    arrays = {
+        "by_checkpoint": main[None],
+        "outside": outside,
+        "stderr": np.zeros_like(main),
+        "tracin_stderr": np.zeros_like(outside),
+        "tau": np.asarray(tau),
+    }
+    return Result(mode=mode, labels=labels, arrays=arrays, info=dict(info))
