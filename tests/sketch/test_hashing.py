@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from functools import reduce
 from itertools import combinations, product
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sdi.sketch import hashing
 from sdi.sketch.hashing import (
     bits,
     buckets_of,
@@ -206,3 +208,31 @@ def test_the_polynomial_family_names_the_next_power_of_two(m, remedy):
         check_family("polynomial", m)
     check_family("polynomial", remedy)
     check_family("table", m)
+
+
+def test_the_polynomial_family_takes_every_power_of_two_and_nothing_else():
+    def taken(m):
+        try:
+            hashing.check_family("polynomial", m)
+        except ValueError:
+            return False
+        return True
+
+    assert [m for m in range(1, 70) if taken(m)] == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_numbers_have_the_dtypes_they_are_stored_in():
+    assert hashing.sign_bits(3, "a").dtype == np.int8
+    assert hashing.signs_of(np.arange(4, dtype=np.uint64)).dtype == np.int8
+    assert hashing.normals(3, "a").dtype == np.float32
+    assert {hashing.distinct(count, 5, "a").dtype for count in (0, 3)} == {np.dtype(np.int64)}
+    assert hashing.distinct_columns(2, 3, 5, "a").dtype == np.int64
+
+
+def test_the_most_extreme_bits_give_finite_normal_numbers(monkeypatch):
+    ends = np.array([0, 2**64 - 1, 2**63, 2**63 - 1], dtype=np.uint64)
+    monkeypatch.setattr(hashing, "bits", lambda count, *words: ends)
+    low, high, *middle = hashing.normals(4).tolist()
+    assert abs(low - NormalDist().inv_cdf(2.0**-54)) < 1e-6
+    assert abs(high + NormalDist().inv_cdf(2.0**-53)) < 1e-6
+    assert middle == [0.0, 0.0]
