@@ -8,10 +8,12 @@ from typing import Any
 
 from sdi.backends import Backend, backend
 from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch, SmoothnessError, StoreError
+from sdi.inputs.batches import example_ids
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.inputs.settings import Settings
 from sdi.loop import Loop
+from sdi.result.groups import Groups, group_scores
 from sdi.result.parts import Parts, parts
 from sdi.result.result import Result, load
 from sdi.result.stream_top import stream_top
@@ -25,6 +27,7 @@ from sdi.retraining.through_training import through_training
 from sdi.retraining.training_run import TrainingRun
 from sdi.run.attribute import attribute
 from sdi.run.choose_m import choose_m
+from sdi.run.find_loops import FoundLoop, FoundLoops, find_loops
 from sdi.run.spread import spread
 from sdi.sketch.load import load_sketch
 from sdi.sketch.protocol import LinearSketch, Sketch
@@ -46,6 +49,9 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "CoverageError",
     "Effects",
     "Features",
+    "FoundLoop",
+    "FoundLoops",
+    "Groups",
     "Judged",
     "Judgement",
     "Keep",
@@ -71,7 +77,10 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "backend",
     "choose_m",
     "coverage",
+    "example_ids",
     "find_checkpoints",
+    "find_loops",
+    "group_scores",
     "judge",
     "load",
     "load_sketch",

@@ -89,6 +89,22 @@ def read_config(path: str | Path) -> Config:
     return _resolve({key: _typed(key, value, path) for key, value in content.items()}, path)
 
 
+def script_of(path: str | Path) -> Path:
+    """The script that a config names, or the script itself; for what needs neither loop nor checkpoints."""
+    path = expand(path)
+    if not path.is_file():
+        raise ValueError(f"config {path} does not exist")
+    if path.suffix == ".py":
+        return path.resolve()
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"config {path} is not TOML: {error}") from None
+    if "script" not in content:
+        raise ValueError(f"config {path} lacks script")
+    return (path.resolve().parent / expand(_typed("script", content["script"], path))).resolve()
+
+
 def _check_seal(path: Path, text: bytes, made_by: Any) -> None:
     """Refuse a run.toml whose content does not match the sha256 in it. A config without a sha256 is not checked."""
     odd = [key for key in made_by if key not in MAKERS] if isinstance(made_by, dict) else [MADE_BY]

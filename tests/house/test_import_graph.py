@@ -19,6 +19,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "sdi": (
         ("version", "errors", "arguments", "printable", "seal", "files", "loop"),
         ("inputs",),
+        ("lm",),
         ("sketch",),
         ("store",),
         ("backends",),
@@ -34,6 +35,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "sdi.fast": (
         ("sketching",),
         ("guard",),
+        ("find",),
         ("follow",),
         ("model", "weights"),
         ("coverage_table",),
@@ -41,7 +43,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("exact",),
         ("training",),
     ),
-    "sdi.bench": (("harness",), ("work", "fuzz"), ("workers",), ("commands",), ("cli",)),
+    "sdi.bench": (("harness",), ("work", "fuzz", "mutants"), ("workers",), ("commands",), ("cli",)),
     "sdi.proofs_checks": (
         ("machinery",),
         ("gradients", "independence", "count_sketch"),

@@ -186,7 +186,7 @@ def test_etas_per_parameter_weigh_each_parameters_part(world: World) -> None:
             rate = 2.0 if ".mlp." in b.name else 0.5
             wanted = wanted + rate * np.einsum("nd,qtd->nqt", g.g[:, b.start : b.stop], phi.phi[..., b.start : b.stop])
     assert_close(result.sdi.values, wanted)
-    assert_close(result.info["eta"][result.by_checkpoint.coords["checkpoint"][0]]["core.0.mlp"], 2.0)
+    assert_close(result.info["eta"][result.labels["checkpoint"][0]]["core.0.mlp"], 2.0)
 
 
 def test_an_eta_that_is_missing_for_a_body_parameter_is_refused_before_anything_is_made(world: World) -> None:
