@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sdi.result.labelled import Labelled
-from sdi.result.result import STEP_AXES, Result
+from sdi.inputs.batches import in_order
+from sdi.result.result import LOSS, Result, axes_of
 
 
 def exact_result(
@@ -18,25 +18,30 @@ def exact_result(
     main: np.ndarray,
     outside: np.ndarray,
     tau: np.ndarray,
+    loss: np.ndarray,
     info: Mapping[str, Any],
 ) -> Result:
-    """A Result with standard errors of zero. main: (train, query, steps of the mode). outside: (train, query).
+    """A Result with standard errors of zero, its rows in natural order of the ids.
 
-    info: must hold the number of updates that the scores are of, under "window".
+    main: (train, query, steps of the mode). outside: (train, query). tau: of the queries, or in mode "train" of the
+    training examples. loss: of each query after training. info: must hold the number of updates under "window".
     """
-    dims = ("train", "query", *STEP_AXES[mode])
-    coords: dict[str, tuple[Any, ...]] = {
+    sides = {"train": tuple(train_ids), "query": tuple(query_ids)}
+    places = {side: {i: k for k, i in enumerate(ids)} for side, ids in sides.items()}
+    order = {side: [places[side][i] for i in in_order(ids)] for side, ids in sides.items()}
+    pairs = np.ix_(order["train"], order["query"])
+    steps = axes_of(mode)["by_checkpoint"][3:]
+    labels: dict[str, tuple[Any, ...]] = {
         "checkpoint": (f"last {info['window']} updates",),
-        "train": tuple(train_ids),
-        "query": tuple(query_ids),
-        **{dim: tuple(range(1, size + 1)) for dim, size in zip(dims[2:], main.shape[2:], strict=True)},
+        **{side: tuple(ids[k] for k in order[side]) for side, ids in sides.items()},
+        **{dim: tuple(range(1, size + 1)) for dim, size in zip(steps, main.shape[2:], strict=True)},
     }
-    return Result(
-        mode=mode,
-        by_checkpoint=Labelled(main[None], ("checkpoint", *dims), coords),
-        outside=Labelled(outside, dims[:2], coords),
-        stderr=Labelled(np.zeros_like(main), dims, coords),
-        tracin_stderr=Labelled(np.zeros_like(outside), dims[:2], coords),
-        tau=Labelled(np.asarray(tau), ("train" if mode == "train" else "query",), coords),
-        info=dict(info),
-    )
+    arrays = {
+        "by_checkpoint": main[pairs][None],
+        "outside": outside[pairs],
+        "stderr": np.zeros_like(main),
+        "tracin_stderr": np.zeros_like(outside),
+        "tau": np.asarray(tau)[order["train" if mode == "train" else "query"]],
+        LOSS: np.asarray(loss)[None, order["query"]],
+    }
+    return Result(mode, labels, arrays, dict(info))
