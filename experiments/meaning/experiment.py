@@ -34,9 +34,7 @@ QLD = 0.01
 CHEAP: dict[str, dict[str, Any]] = {  # arguments of along_training
     "TracIn split over steps": {"checkpoints": "few"},
     "TracIn, Adam's moments": {"checkpoints": "few", "precondition": "adam"},
-    "TracIn, damped Fisher": {"checkpoints": "few", "precondition": "fisher"},
     "TracIn, cosine": {"checkpoints": "few", "precondition": "cosine"},
-    "as met, steps at the end": {"checkpoints": None},
     "as met, Adam's moments": {"checkpoints": None, "precondition": "adam"},
     "as met, damped Fisher": {"checkpoints": None, "precondition": "fisher"},
 }

@@ -24,8 +24,8 @@ class Settings:
     decay: int = 150  # last updates, in which the rate falls to a tenth
     eps_root: float = 0.0  # added under Adam's root
     queries: int = 16  # strings of each parity, whose mean loss is a query
-    window: int = 100  # last updates, in which examples are left out
-    groups: int = 30
+    window: int = 60  # last updates, in which examples are left out
+    groups: int = 24
     share: float = 0.05
     checkpoints: int = 8  # of TracIn
 

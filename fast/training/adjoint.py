@@ -26,7 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sdi.errors import NonFiniteError
+from sdi.errors import CoverageError, NonFiniteError
 
 from ..guard.restore_model import unharmed
 from .batch_gradient import losses_of, recorded_random_numbers
@@ -123,12 +123,25 @@ def _one_update(
 
 def _products(output: Tensor, inputs: tuple[Tensor, ...], vectors: Float[Tensor, "A *shape"]) -> tuple[Tensor, ...]:
     """The products of A vectors with the derivative of `output` by each input; the graph is kept."""
-    one = len(vectors) == 1  # a batch of one costs more than one alone
-    given = vectors[0] if one else vectors
-    out = torch.autograd.grad(
-        output, inputs, given, retain_graph=True, is_grads_batched=not one, materialize_grads=True
+    if len(vectors) > 1:  # a batch of one costs more than one alone
+        try:
+            return _grad(output, inputs, vectors, batched=True)
+        except RuntimeError:  # an operation that does not know batches of gradients: one after another
+            pass
+    try:
+        each = [_grad(output, inputs, v, batched=False) for v in vectors]
+    except RuntimeError as error:
+        raise CoverageError(
+            f"the gradient of the loss cannot be differentiated: {str(error).splitlines()[0]}; through_training needs "
+            "operations with second derivatives"
+        ) from error
+    return tuple(torch.stack(parts) for parts in zip(*each, strict=True))
+
+
+def _grad(output: Tensor, inputs: tuple[Tensor, ...], given: Tensor, batched: bool) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(
+        output, inputs, given, retain_graph=True, is_grads_batched=batched, materialize_grads=True
     )
-    return tuple(x[None] for x in out) if one else out
 
 
 def _add(total: Float[np.ndarray, "A n"], rows: np.ndarray, each: Float[Tensor, "A m"]) -> None:

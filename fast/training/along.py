@@ -80,7 +80,7 @@ def at_checkpoints(
     for done, mark in enumerate(marks):
         state = replay.last if mark == run.updates else replay.state_before(int(mark))
         weights, rate = state[0], run.rates[min(int(mark), run.updates) - 1]
-        found = query_gradients(run, replay.placed, weights, queries, together)
+        found = query_gradients(run, replay.placed, weights, queries, together, audit=done == 0)
         flat = found.phi.flatten(0, 1)
         if precondition == "fisher":
             flat = damped_fisher(replay, flat, damping, weights)

@@ -87,7 +87,8 @@ def along_training(
         "cost": {"seconds": seconds, "training": base, "multiple": seconds / base},
         "notes": _notes(run, precondition),
     }
-    return exact_result(run.ids, found.ids, "query", scores[:, :, 1:], scores[:, :, 0], np.asarray(found.tau), info)
+    main, outside, losses = scores[:, :, 1:], scores[:, :, 0], found.losses.double().cpu().numpy()
+    return exact_result(run.ids, found.ids, "query", main, outside, np.asarray(found.tau), losses, info)
 
 
 def _notes(run: TrainingRun, precondition: str | None) -> list[str]:

@@ -116,13 +116,15 @@ def judge(
     straight = float(np.mean([
         metasmoothness(e.by_slot[groups:], e.by_slot[: len(halves)]) for e in both
     ]))  # fmt: skip
-    judged = {}
-    for name, given in scores.items():
-        arrays = [_as_arrays(given, r, name, run, effects[r]) for r, run in enumerate(each)]
-        dropped = None
-        if qld is not None:
-            dropped = _qld(each[0], queries, arrays[0][0], effects[0], qld, seed, common)
-        judged[name] = _judge_one(arrays, effects, dropped, seed)
+    arrays = {
+        name: [_as_arrays(given, r, name, run, effects[r]) for r, run in enumerate(each)]
+        for name, given in scores.items()
+    }
+    dropped: dict[str, Interval] = {}
+    if qld is not None:
+        wholes = {name: of[0][0] for name, of in arrays.items()}
+        dropped = _qld(each[0], queries, wholes, groups, qld, seed, common)
+    judged = {name: _judge_one(of, effects, dropped.get(name), seed) for name, of in arrays.items()}
     ceiling = noise_ceiling([_columns(e) for e in effects], seed) if len(effects) > 1 else None
     return Judgement(judged, ceiling, straight, tuple(effects), _notes(straight, effects))
 
@@ -143,13 +145,19 @@ def _judge_one(
 
 
 def _qld(
-    run: TrainingRun, queries: Any, whole: Float[Array, "n q"], effects: Effects, share: float, seed: int, common: Any
-) -> Interval:
+    run: TrainingRun, queries: Any, wholes: Mapping[str, Array], groups: int, share: float, seed: int, common: Any
+) -> dict[str, Interval]:
+    """QLD of each score, on the first run. wholes: by name, scores (n, q). The random groups are the same for all."""
     size = max(1, round(share * len(run.ids)))
-    top = [[run.ids[i] for i in np.argsort(-whole[:, j], kind="stable")[:size]] for j in range(whole.shape[1])]
-    chance = random_groups(sorted(run.ids), len(effects.weights), size / len(run.ids), seed + 1)
-    made = retrain(run, queries, [*top, *chance], **common).whole[..., None]
-    return query_loss_difference(made[: len(top)], made[len(top) :], seed)
+    chance = random_groups(sorted(run.ids), groups, size / len(run.ids), seed + 1)
+    tops = [
+        [run.ids[i] for i in np.argsort(-whole[:, j], kind="stable")[:size]]
+        for whole in wholes.values()
+        for j in range(whole.shape[1])
+    ]
+    made = retrain(run, queries, [*chance, *tops], **common).whole[..., None]
+    parts = np.split(made[groups:], len(wholes)) if wholes else []
+    return {name: query_loss_difference(top, made[:groups], seed) for name, top in zip(wholes, parts, strict=True)}
 
 
 def _columns(effects: Effects) -> Float[Array, "R q c"]:
@@ -179,18 +187,17 @@ def _as_arrays(given: Any, place: int, name: str, run: TrainingRun, effects: Eff
 
 
 def _of_result(result: Result, name: str, run: TrainingRun, effects: Effects) -> tuple[Array, Array | None]:
-    whole = result.tracin
     for dim, wanted in (("train", run.ids), ("query", effects.query_ids)):
-        missing = set(wanted) - {str(i) for i in whole.coords[dim]}
+        missing = set(wanted) - {str(i) for i in result.labels[dim]}
         if missing:
             raise ValueError(f"scores {name!r} lack {len(missing)} of the {dim} examples, {sorted(missing)[0]!r} first")
-    rows = [whole.position("train", i) for i in run.ids]
-    columns = [whole.position("query", i) for i in effects.query_ids]
-    total = whole.values[np.ix_(rows, columns)]
+    rows = [result.position("train", i) for i in run.ids]
+    columns = [result.position("query", i) for i in effects.query_ids]
+    total = result.tracin_values[np.ix_(rows, columns)]
     if result.mode != "query":
         return total, None
     tau = effects.steps.shape[2]
-    steps = result.sdi.values[np.ix_(rows, columns)]
+    steps = result.sdi_values[np.ix_(rows, columns)]
     if steps.shape[2] < tau or steps[..., tau:].any():
         raise ValueError(f"scores {name!r} have {steps.shape[2]} steps, the queries take {tau}")
     return total, steps[..., :tau]

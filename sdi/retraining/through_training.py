@@ -167,4 +167,5 @@ def _as_result(run: TrainingRun, gradients: Any, pulled: Any, mode: str, info: d
         outside = every.sum(axis=(2, 3)) - main.sum(axis=(2, 3))
     else:
         main, outside = -pulled.whole.T, np.zeros((len(run.ids), q))
-    return exact_result(run.ids, gradients.ids, mode, main, outside, tau, info)
+    losses = gradients.losses.double().cpu().numpy()
+    return exact_result(run.ids, gradients.ids, mode, main, outside, tau, losses, info)

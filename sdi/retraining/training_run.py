@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Int
 
 from sdi.arguments import number, one_of
-from sdi.inputs.batches import Examples, count_examples, name_examples
-from sdi.inputs.fingerprint import loop_names, loss_fingerprint
+from sdi.inputs.batches import Examples, count_examples, in_order, name_examples
+from sdi.inputs.fingerprint import loop_names, loss_fingerprint, model_fingerprint
 from sdi.loop import Loop, check_loop
 from sdi.retraining.optimisers import Optimiser, check_optimiser, describe_optimiser
 
@@ -128,11 +128,14 @@ class TrainingRun:
                     )
             rows.append(np.array([places.setdefault(i, len(places)) for i in examples.ids]))
             digest.update("".join(examples.contents).encode() + b"|")
-        return tuple(places), rows, digest.hexdigest()
+        met, ids = list(places), in_order(tuple(places))
+        where = {i: k for k, i in enumerate(ids)}
+        moved = np.array([where[i] for i in met])
+        return ids, [moved[r] for r in rows], digest.hexdigest()
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All training examples, in the order in which training meets them."""
+        """All training examples that some batch holds, in natural order."""
         return self._read[0]
 
     def rows(self, k: int) -> Int[np.ndarray, "n"]:
@@ -153,10 +156,12 @@ class TrainingRun:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What the weights depend on besides the first weights and the code of the model, as plain values."""
+        """What the weights depend on besides the first weights and the code of the model's forward, as plain values."""
+        model = self.make_model()
         return {
+            "model": model_fingerprint(model),
             "loss": loss_fingerprint(self.loss),
-            "loop": loop_names(self.make_model(), self.loop),
+            "loop": loop_names(model, self.loop),
             "batches": self._read[2],
             **describe_optimiser(self.optimiser),
             "rates": hashlib.sha256(json.dumps(self.rates).encode()).hexdigest(),
