@@ -78,7 +78,7 @@ def _is_batched(x: Any, axis: int, n: int) -> bool:
 
 
 def _run(call: Call, weights: Mapping[str, Tensor], leaves: list[Any]) -> list[Any]:
-    """The call's outputs, with these weights and inputs."""
+    """The call's outputs, with these weights and inputs; then what it leaves on its modules."""
     args, kwargs = call.inputs(leaves)
     # Every place of a parameter, each once: functional_call's own tying does not put back a module under two names.
     tied = {id(call.module.get_parameter(name)): w for name, w in weights.items()}
@@ -89,7 +89,8 @@ def _run(call: Call, weights: Mapping[str, Tensor], leaves: list[Any]) -> list[A
         if id(p) in tied
     }
     with no_checkpoints():
-        return pytree.tree_leaves(functional_call(call.module, places, args, kwargs, tie_weights=False))
+        outputs = pytree.tree_leaves(functional_call(call.module, places, args, kwargs, tie_weights=False))
+    return outputs + [getattr(module, name) for module, name in call.left]
 
 
 def _total(y: Tensor, delta: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -59,7 +59,6 @@ class Tracer(Delivery):
         self.early_calls: Counter[str] = Counter()  # before the first step
         self.wrapped: dict[nn.Module, Any] = {}  # the forwards that recompute has put in place
         self.proof: ValueProof | None = None
-        self.given: dict[Any, list[Tensor]] = {}  # what units returned that will be run again and left values, too
         self._units = 0  # calls of units that will be run again, of which one is within another
         self._watched: list[tuple[Any, int, Shown]] = []  # outputs: node, place, whether a block tells their rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
@@ -248,12 +247,19 @@ class Tracer(Delivery):
             self._hook(under(output), deliver, partial(self.tells_rows, unit.lead(output) or (1,), output.numel()))
             return output
         leaves, spec = pytree.tree_flatten(output)
+        outputs = len(leaves)
+        if self.forward:
+            call = self._open.pop()
+            leaves += call.find_left()
         found = [k for k, y in enumerate(leaves) if carries_gradient(y)]
         for k in found:
             # A clone: a gradient there comes from outside the module, even if the module itself uses this output.
             leaves[k] = leaves[k].clone() if leaves[k].requires_grad else begin_graph(leaves[k])
         if self.forward:
-            call = self._open.pop()
+            for (holder, name), x in zip(call.left, leaves[outputs:], strict=True):
+                setattr(holder, name, x)
+            if call.left:
+                self.given[call] = [leaves[k] for k in found]
             if self.proof is not None and not self._open:
                 self.proof.leave_call(leaves)
             if call.changed():
@@ -267,7 +273,7 @@ class Tracer(Delivery):
                 deliver = partial(self.deliver_replayed, unit, call, k, self.slot, draws, key)
                 shown = partial(self.shows_axis, tuple(leaves[k].shape), batch_axis(unit.module, k))
                 self._hook(leaves[k], deliver, shown)
-        return pytree.tree_unflatten(leaves, spec)
+        return pytree.tree_unflatten(leaves[:outputs], spec)
 
     def _keep(self, *inputs: Any) -> None:
         for x in inputs:
