@@ -270,7 +270,10 @@ def test_sets_are_drawn_from_their_words():
 @pytest.mark.parametrize(("count", "below"), [(1, 4), (2, 4), (3, 4), (3, 5), (4, 4)])
 def test_every_set_is_drawn_equally_often(monkeypatch, count, below):
     """Over all words: uniform modulo each number that they are taken modulo."""
-    words = list(product(*(range(below - count + k + 1) for k in range(count))))
+    words = [
+        [word + 7 * (below - count + k + 1) for k, word in enumerate(some)]
+        for some in product(*(range(below - count + k + 1) for k in range(count)))
+    ]
     monkeypatch.setattr(hashing, "bits", lambda n, *given: np.array(given[:n], dtype=np.uint64))
     drawn = [tuple(hashing.distinct(count, below, *some)) for some in words]
     columns = hashing.distinct_columns(len(words), count, below, *np.ravel(words))

@@ -87,6 +87,7 @@ def test_arrays_of_other_shapes_are_refused(shape):
 
 def test_the_dense_matrix_and_the_bytes_are_those_of_the_tables():
     assert np.array_equal(Dense().dense(), MATRIX)
+    assert Dense().dense().dtype == MATRIX.dtype
     assert Dense().nbytes == 4 * 6 * 8
     assert Dense(a=np.ones(3, dtype=np.int8), b=[1, 2]).nbytes == 3 + 16
 
@@ -134,6 +135,7 @@ def test_sketches_are_equal_exactly_when_their_identities_are():
     assert one == same
     assert hash(one) == hash(same)
     assert one != other
+    assert hash(one) != hash(other)
     assert one != one.identity
     assert one != Other()
     assert Dense((6,)) != one
