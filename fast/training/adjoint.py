@@ -26,10 +26,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sdi.errors import CoverageError, NonFiniteError
+from sdi.errors import AuditError, NonFiniteError
 
 from ..guard.restore_model import unharmed
-from .batch_gradient import losses_of, recorded_random_numbers
+from .batch_gradient import losses_of, recorded_random_numbers, weighted_gradient
 from .placed import Vector
 from .replay import Replay
 from .update import State, update
@@ -112,13 +112,41 @@ def _one_update(
             lam, mu = _products(after, (before, taken), lam)
             if gradient.requires_grad:
                 bent, each = _products(gradient, (theta, weight), mu)
-                lam[:, 0] += bent
                 first = sum(len(part) for part in out)
+                if first == 0 and k in (replay.first, run.updates - 1):
+                    check_products(replay, k, state[0], weight.detach(), mu[0], bent[0], each[0])
+                lam[:, 0] += bent
                 _add(pulled.whole[first : first + len(lam)], rows, each * share)
                 if steps:
                     _add_steps(pulled, first, rows, slots, weight, mu, share)
             out.append(lam)
     return torch.cat(out)
+
+
+def check_products(
+    replay: Replay, k: int, theta: Vector, weight: Tensor, mu: Vector, bent: Vector, each: Tensor
+) -> None:
+    """Compare H mu and the products with examples' gradients with differences of the gradient that training takes.
+
+    They differ where the graph of the gradient is cut: truncated backpropagation, steps under no_grad, functions whose
+    backward pass cannot be differentiated.
+    """
+    h, most = (1e-6, 1e-3) if theta.dtype == torch.float64 else (3e-3, 0.2)  # small, because of kinks such as ReLU's
+    generator = torch.Generator().manual_seed(k)
+    u, z = (torch.randn(x.shape, generator=generator).to(x) for x in (theta, weight))
+    u, z = u * theta.std(), z * weight.abs().mean()
+    ahead, behind = (
+        weighted_gradient(replay.run, replay.placed, k, theta + s * h * u, weight + s * h * z) for s in (1, -1)
+    )
+    real = float(((ahead - behind) / (2 * h)).double() @ mu.double())
+    said = float(bent.double() @ u.double() + each.double() @ z.double())
+    size = float((bent * u).double().norm() + (each * z).double().norm() + ((ahead - behind) / (2 * h) * mu).norm())
+    if abs(real - said) > most * size:
+        raise AuditError(
+            f"the derivative of the gradient of update {k} is not that of the gradient that training takes: {said:.6g} "
+            f"against {real:.6g} by differences; part of its graph is cut (detach, no_grad, truncated backpropagation, "
+            "a function that cannot be differentiated twice), or it jumps, so training cannot be differentiated"
+        )
 
 
 def _products(output: Tensor, inputs: tuple[Tensor, ...], vectors: Float[Tensor, "A *shape"]) -> tuple[Tensor, ...]:
@@ -131,7 +159,7 @@ def _products(output: Tensor, inputs: tuple[Tensor, ...], vectors: Float[Tensor,
     try:
         each = [_grad(output, inputs, v, batched=False) for v in vectors]
     except RuntimeError as error:
-        raise CoverageError(
+        raise AuditError(
             f"the gradient of the loss cannot be differentiated: {str(error).splitlines()[0]}; through_training needs "
             "operations with second derivatives"
         ) from error
@@ -139,9 +167,9 @@ def _products(output: Tensor, inputs: tuple[Tensor, ...], vectors: Float[Tensor,
 
 
 def _grad(output: Tensor, inputs: tuple[Tensor, ...], given: Tensor, batched: bool) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(
-        output, inputs, given, retain_graph=True, is_grads_batched=batched, materialize_grads=True
-    )
+    found = torch.autograd.grad(output, inputs, given, retain_graph=True, is_grads_batched=batched, allow_unused=True)
+    lead = given.shape[:1] if batched else ()
+    return tuple(x.new_zeros(lead + x.shape) if g is None else g for x, g in zip(inputs, found, strict=True))
 
 
 def _add(total: Float[np.ndarray, "A n"], rows: np.ndarray, each: Float[Tensor, "A m"]) -> None:

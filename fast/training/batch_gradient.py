@@ -63,9 +63,7 @@ def batch_gradient(run: TrainingRun, placed: Placed, k: int, weights: Vector, ch
         each = each * change.vector(examples.ids)
     parts = torch.as_tensor(each, dtype=theta.dtype, device=theta.device)
     if change is None or not any(i in change.steps for i in examples.ids):
-        with torch.enable_grad(), recorded_random_numbers(run, k), placed.weights(theta):
-            losses = losses_of(run, placed, examples.batch, len(parts))
-            return torch.autograd.grad(losses, theta, parts)[0]
+        return weighted_gradient(run, placed, k, theta, parts)
     slots: dict[int, Vector] = {}
 
     def at(t: int) -> Vector:
@@ -74,6 +72,14 @@ def batch_gradient(run: TrainingRun, placed: Placed, k: int, weights: Vector, ch
     with torch.enable_grad(), recorded_random_numbers(run, k), placed.weights_at(at):
         losses = losses_of(run, placed, examples.batch, len(parts))
         return _weighted_steps(losses, slots, parts, change, examples.ids)
+
+
+def weighted_gradient(run: TrainingRun, placed: Placed, k: int, weights: Vector, parts: Float[Tensor, "n"]) -> Vector:
+    """The gradient at `weights` of the sum of batch k's losses, each times its part."""
+    theta = weights.detach().requires_grad_()
+    with torch.enable_grad(), recorded_random_numbers(run, k), placed.weights(theta):
+        losses = losses_of(run, placed, run.batch(k).batch, len(parts))
+        return torch.autograd.grad(losses, theta, parts)[0]
 
 
 def _weighted_steps(
