@@ -176,7 +176,8 @@ def _examples(losses: Any) -> int:
     if losses.dim() != 1:
         raise ValueError(
             f"loss must return one value per example: expected shape (n,), got {tuple(losses.shape)}; use "
-            "reduction='none' and average over the tokens of each example"
+            "reduction='none' and average over the tokens of each example; for a query of each token, see "
+            "sdi.lm.per_token, where k tokens cost what k examples cost"
         )
     return len(losses)
 

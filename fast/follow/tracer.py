@@ -85,9 +85,10 @@ class Tracer(Delivery):
                 if isinstance(unit.module, ParametrizationList):  # called whenever its weight is looked at
                     continue
                 on(unit.module.register_forward_pre_hook(partial(self._on_absorbed, unit), prepend=True))
-            if self.body.step is not self.model:
+            if all(step is not self.model for step in self.body.steps):
                 on(self.model.register_forward_pre_hook(self._on_model, prepend=True))
-            on(self.body.step.register_forward_pre_hook(self._on_step, prepend=True))
+            for step in self.body.steps:
+                on(step.register_forward_pre_hook(self._on_step, prepend=True))
             if self.body.end is not None:
                 on(self.body.end.register_forward_pre_hook(self._on_end, prepend=True))
             try:
