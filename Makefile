@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ROOMS := sdi reference fast proofs_checks bench experiments
 
-.PHONY: demo test test-models quick oldest lint types bench wheel clean
+.PHONY: demo test test-models quick oldest lint types bench mutants wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
@@ -45,6 +45,12 @@ bench: $(READY)
 	$(BIN)/python -m pytest -o addopts= -p no:cacheprovider -q --benchmark-only --benchmark-columns=min,median,rounds \
 	  --benchmark-sort=name tests/bench/test_micro.py
 	$(BIN)/sdi-bench kernels
+
+# Every small change of the modules that hold mathematics, run by the tests that call it; docs/results/mutants lists what
+# survives. A run that was stopped goes on; what is known of mutants that have not changed is kept in .mutants.
+mutants: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[mutants]'
+	$(BIN)/python -m sdi.bench.mutants
 
 wheel: $(READY)
 	rm -rf build dist

@@ -3,6 +3,7 @@
 An experiment adds its settings, a task, a model, a `Trainer` with its step, and an analysis.
 """
 
+from .figures import new_figure, save_figure
 from .report import share, table
 from .run_folder import check_seeds, kept, make_folder, telling, write_json, write_untrained
 from .training import Progress, Trainer, TrainerSettings, train
@@ -14,6 +15,8 @@ __all__ = [
     "check_seeds",
     "kept",
     "make_folder",
+    "new_figure",
+    "save_figure",
     "share",
     "table",
     "telling",

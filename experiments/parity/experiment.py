@@ -9,6 +9,7 @@ FOLDER/README.md summary.json figure.png controls.png training.png
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,11 +24,9 @@ from ..base import check_seeds, kept, make_folder, telling, write_json, write_un
 from .analysis import analyse, influence_on_tests
 from .figure import draw
 from .report import report
-from .settings import Settings
+from .settings import SHORTEST, Settings
 from .training import Progress, Trainer, train
 
-# Steps of the control with shuffled labels: a length that cannot be learned is left, and there is little to settle.
-SHUFFLED_PATIENCE, SHUFFLED_SETTLE = 20, 120
 Say = Callable[[str], None]
 
 
@@ -45,8 +44,8 @@ def run_experiment(
         runs = {seed: _trained(folder / f"seed-{seed}", replace(settings, seed=seed), say) for seed in seeds}
         main = max(seeds, key=lambda seed: runs[seed]["accuracy"][str(settings.test)])
         mine = replace(settings, seed=main)
-        patience, settle = min(SHUFFLED_PATIENCE, mine.patience), min(SHUFFLED_SETTLE, mine.settle)
-        shuffled = replace(mine, labels="shuffled", patience=patience, settle=settle)
+        patience = shuffled_patience(mine, runs[main]["training"]["steps"])
+        shuffled = replace(mine, labels="shuffled", patience=patience)
         controls = {
             "untrained": _untrained(folder / "untrained", mine, say),
             "shuffled labels": _trained(folder / "shuffled", shuffled, say),
@@ -78,6 +77,17 @@ def _trained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
     at = trainer.at
     training = {"steps": at.step, "seconds": at.seconds, "cpu": at.cpu, "checks": at.checks}
     return {"training": training, **_analysed(folder, settings, say)}
+
+
+def shuffled_patience(settings: Settings, steps: int) -> int:
+    """Steps at one length for the control with shuffled labels, so that it trains about as long as a run of `steps`.
+
+    It cannot learn the longer lengths, so each lasts as long as patience does; those it learns by heart end earlier.
+
+    >>> shuffled_patience(Settings(longest=20, settle=600), 1550)
+    50
+    """
+    return max(1, math.ceil((steps - settings.settle) / (settings.longest - SHORTEST + 1)))
 
 
 def progress_line(at: Progress, test: int) -> str:

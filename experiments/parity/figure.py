@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sdi.files import write_whole
-
+from ..base import new_figure, save_figure
 from .strings import MIXED, probe
 
 SDI, MARGIN, GREY = "#2b6cb0", "#8b1e3f", "0.6"
@@ -19,17 +17,7 @@ STATE_COLOURS = ("#2b6cb0", "#dd8b2f", "#3a8f5c", "#8b1e3f")
 def draw(summary: dict[str, Any], folder: Path) -> None:
     """figure.png, controls.png and training.png."""
     for name, make in (("figure", _main), ("controls", _controls), ("training", _training)):
-        picture = BytesIO()
-        make(summary).savefig(picture, dpi=120, format="png")
-        write_whole(folder / f"{name}.png", picture.getvalue())
-
-
-def _figure(*args: Any, **kwargs: Any) -> Any:
-    try:
-        from matplotlib.figure import Figure  # not pyplot, which would choose a backend for the whole process
-    except ImportError:
-        raise ImportError("the figures need matplotlib: pip install 'sdi-influence[plot]'") from None
-    return Figure(*args, **kwargs, layout="constrained")
+        save_figure(make(summary), folder / f"{name}.png")
 
 
 def best_curve(readout: dict[str, Any]) -> str:
@@ -40,7 +28,7 @@ def best_curve(readout: dict[str, Any]) -> str:
 def _main(summary: dict[str, Any]) -> Any:
     run = summary["seeds"][str(summary["main"])]
     r, n = run["probes"]["01"], summary["settings"]["test"]
-    figure = _figure(figsize=(12, 7.5))
+    figure = new_figure(figsize=(12, 7.5))
     (a, b, c), (d, e, f) = figure.subplots(2, 3, width_ratios=(1.5, 1, 1))
     _sdi_and_margin(a, r, best_curve(r), n)
     _portrait(b, r)
@@ -130,7 +118,7 @@ def _controls(summary: dict[str, Any]) -> Any:
     models = {f"seed {seed}": run for seed, run in summary["seeds"].items()} | summary["controls"]
     patterns = list(next(iter(models.values()))["probes"])
     n = summary["settings"]["test"]
-    figure = _figure(figsize=(3 * len(patterns), 1.7 * len(models)))
+    figure = new_figure(figsize=(3 * len(patterns), 1.7 * len(models)))
     grid = figure.subplots(len(models), len(patterns), sharex=True, squeeze=False)
     for row, (name, run) in zip(grid, models.items(), strict=True):
         for axes, pattern in zip(row, patterns, strict=True):
@@ -152,7 +140,7 @@ def _controls(summary: dict[str, Any]) -> Any:
 
 
 def _training(summary: dict[str, Any]) -> Any:
-    figure = _figure(figsize=(3.6 * len(summary["seeds"]), 3.2))
+    figure = new_figure(figsize=(3.6 * len(summary["seeds"]), 3.2))
     rows = figure.subplots(1, len(summary["seeds"]), sharey=True, squeeze=False)[0]
     for axes, (seed, run) in zip(rows, summary["seeds"].items(), strict=True):
         checks = run["training"]["checks"]

@@ -122,7 +122,9 @@ def _controls(summary: dict[str, Any]) -> str:
         "The SDI column sums over the checkpoints that can do the test length, or over all where none can. A period "
         f"counts if its autocorrelation beats both kinds of surrogate at {ALPHA:g}; in brackets, the lag that did not. "
         "An automaton's period of 1 or none is matched by finding none, which any curve without a rhythm does: such a "
-        "row alone says little. `mixed` has the bits of 0101... in another order: an automaton has no period there, a "
+        "row alone says little. The shuffled control "
+        f"was trained for {summary['controls']['shuffled labels']['training']['steps']} steps. "
+        "`mixed` has the bits of 0101... in another order: an automaton has no period there, a "
         "turning state has 4.\n\n" + table(heads, rows)
     )
 

@@ -16,6 +16,7 @@ import sdi
 from sdi.arguments import one_of
 from sdi.cli.exit_codes import BAD_INPUT, FAILED, Commands, end, exit_codes
 from sdi.cli.experiment import app as experiment_app
+from sdi.cli.judge import judge_command
 from sdi.cli.parts import parts_command
 from sdi.cli.validate import validate_command
 from sdi.printable import printable
@@ -254,6 +255,7 @@ def demo(
             show(console, keep)
 
 
+app.command("judge")(judge_command)
 app.command("parts")(parts_command)
 app.command("validate")(validate_command)
 

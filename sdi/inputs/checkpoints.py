@@ -193,6 +193,14 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
     return dict(zip(unwrapped(named), named.values(), strict=True))
 
 
+def shows_adam(path: Path) -> bool:
+    """Whether the optimiser's state in a checkpoint holds second moments, as Adam's and AdamW's do."""
+    _, extra = _read(path)
+    state = extra.get("optimiser", {}).get("state", {})
+    rows = state.values() if isinstance(state, Mapping) else ()
+    return any(isinstance(row, Mapping) and "exp_avg_sq" in row for row in rows)
+
+
 def check_eta(eta: Any, path: Path) -> Eta:
     """eta as a float, or as floats by name; anything negative, not finite or not a number is refused, with the path."""
     if isinstance(eta, dict) and eta:

@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 from sdi.backends import backend as backend_named
 from sdi.errors import StoreError
 from sdi.files import expand
-from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
+from sdi.inputs.checkpoints import Checkpoint, find_checkpoints, shows_adam
 from sdi.inputs.fingerprint import loop_names, loss_fingerprint, loss_parts, model_fingerprint
 from sdi.inputs.frozen import frozen_note
 from sdi.inputs.settings import Settings, SettingsArguments, changed, takes_settings
@@ -34,6 +34,11 @@ from sdi.store.store import Store
 from sdi.version import __version__
 
 RECORDED = ("m", "spread", "seed", "family", "sketch", "repeats", "mode", "backend", "stderr")  # in a result
+
+ADAM = (
+    "trained by Adam, as the optimiser's state shows: it does not step along the gradient, so a score ranks examples "
+    "and is no loss change; sdi.through_training predicts those"
+)
 
 
 @takes_settings
@@ -172,6 +177,8 @@ def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[st
             notes.append(f"checkpoint {p.path.name} has eta 0 and adds nothing")
         elif zero:
             notes.append(f"checkpoint {p.path.name} has eta 0 for {', '.join(zero)}, which add nothing")
+    if any(shows_adam(p.path) for p in points if p.path.is_file()):
+        notes.append(ADAM)
     etas = {p.key: p.eta for p in points}
     recorded = {name: getattr(settings, name) for name in RECORDED}
     recorded["m"] = None if settings.backend == "exact" else settings.m

@@ -155,6 +155,8 @@ def test_the_smoke_run_leaves_a_summary_with_every_part(run):
     ):
         assert words in text
     assert json.loads((folder / "summary.json").read_text()) == summary
+    steps = [x["training"]["steps"] for x in (summary["seeds"]["0"], summary["controls"]["shuffled labels"])]
+    assert 0.8 * steps[0] <= steps[1] <= 1.2 * steps[0]  # the control trained as long
     assert audits >= 2 * (SMOKE.checkpoints + SMOKE.checkpoints + 1)  # both sides: trained, shuffled, untrained
     assert any(re.match(r"seed-0: \d+% right at \d+ bits, \d+% at 16 bits; step", words) for words in said)
     assert "last checkpoint holds averaged weights, all others the weights of their step" in text

@@ -26,6 +26,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("scores",),
         ("result",),
         ("run",),
+        ("retraining",),
         ("validate",),
         ("testing",),
         ("cli",),
@@ -40,8 +41,9 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("coverage_table",),
         ("featurizer",),
         ("exact",),
+        ("training",),
     ),
-    "sdi.bench": (("harness",), ("work", "fuzz"), ("workers",), ("commands",), ("cli",)),
+    "sdi.bench": (("harness",), ("work", "fuzz", "mutants"), ("workers",), ("commands",), ("cli",)),
     "sdi.proofs_checks": (
         ("machinery",),
         ("gradients", "independence", "count_sketch"),

@@ -1,0 +1,21 @@
+"""The Sudoku experiment: loop compute, memorisation, and when influence acts."""
+
+from .boards import Boards, generate, load_satnet, rounds
+from .experiment import run_experiment
+from .findings.analysis import analyse
+from .settings import CONFIGS, Settings, configuration
+from .training import Trainer, train
+
+__all__ = [
+    "CONFIGS",
+    "Boards",
+    "Settings",
+    "Trainer",
+    "analyse",
+    "configuration",
+    "generate",
+    "load_satnet",
+    "rounds",
+    "run_experiment",
+    "train",
+]

@@ -1,0 +1,38 @@
+"""Batches of boards for `sdi.attribute`, and their loss: mean cross-entropy of the blanks after the last loop step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from sdi.backends import room
+
+from .boards import Boards
+
+Loader = list[dict[str, Any]]
+
+
+def make_loader(boards: Boards, mark: str = "", batch: int = 32) -> Loader:
+    """Batches of `batch` boards; the id of a board is its puzzle.
+
+    mark: put before every id, for boards that would otherwise share one but have other labels.
+    """
+    names = [mark + name for name in boards.ids()]
+    tokens = torch.from_numpy(boards.puzzle.astype(np.int64))
+    targets = torch.from_numpy(boards.solution.astype(np.int64)) - 1
+    mask = (tokens == 0).float()
+    parts = [slice(i, i + batch) for i in range(0, len(names), batch)]
+    return [{"id": names[p], "tokens": tokens[p], "targets": targets[p], "mask": mask[p]} for p in parts]
+
+
+def loss(model: Any, batch: Any) -> Any:
+    """Mean cross-entropy of a board's blanks, one value per board. model: gives logits for a batch of `make_loader`."""
+    return room("fast").token_cross_entropy(model, batch)
+
+
+def losses(model: Any, boards: Boards) -> np.ndarray:
+    """The loss of each board."""
+    with torch.no_grad():
+        return np.concatenate([loss(model, batch).double().numpy() for batch in make_loader(boards)])

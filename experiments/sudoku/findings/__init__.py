@@ -1,0 +1,1 @@
+"""What is said of a trained model: the paper's table, horizons, predictors, equal losses, controls."""

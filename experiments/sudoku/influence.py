@@ -1,0 +1,86 @@
+"""influence: sampled training boards on test boards and on themselves, over all checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sdi.backends import room
+from sdi.result.result import Result
+from sdi.run.attribute import attribute
+
+from .batches import loss, make_loader
+from .boards import Boards
+from .settings import Settings
+
+Array = np.ndarray
+Tell = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Influence of n training boards on q query boards, rows and columns in the order the boards were given."""
+
+    sdi: Float[Array, "n q tau"]  # summed over checkpoints, each weighted by its rate
+    tracin: Float[Array, "n q"]
+    checkpoints: int
+
+
+def influence(
+    settings: Settings,
+    checkpoints: Sequence[Path],
+    train: Boards,
+    queries: Boards,
+    store: Path,
+    tell: Tell = lambda progress: None,
+    mark: str = "",
+) -> Influence:
+    """SDI of every training board on every loop step of every query, each checkpoint audited.
+
+    settings: of the model. checkpoints: files. train, queries: boards, each with the labels that its loss is taken of.
+    store: a folder for features; boards that it holds are not computed again. tell: called after every batch.
+    mark: put before the ids of the boards, for labels that differ from those of other runs with the same store.
+    """
+    model = room("fast").LoopedTransformer(settings.model_config())
+    loaders = {"train": make_loader(train, mark), "query": make_loader(queries, mark)}
+    common: Any = {
+        "loss": loss, "loop": settings.model_config().loop(), "m": settings.m, "spread": False,
+        "store": store, "progress": tell, "shard": 64,
+    }  # fmt: skip
+    for point in checkpoints:  # `attribute` audits the first batch of a run: so every checkpoint has a run of its own
+        attribute(model, checkpoints=[point], train=loaders["train"][:1], query=loaders["query"][:1], **common)
+    steps = attribute(model, checkpoints=checkpoints, train=loaders["train"], query=loaders["query"], **common)
+    return ordered(steps, [mark + name for name in train.ids()], [mark + name for name in queries.ids()])
+
+
+def ordered(result: Result, train: Sequence[str], queries: Sequence[str]) -> Influence:
+    """The scores of a result in the order of these ids, in float64."""
+    rows, columns = (
+        [{str(name): k for k, name in enumerate(result.sdi.coords[side])}[name] for name in names]
+        for side, names in (("train", train), ("query", queries))
+    )
+    sdi = result.by_checkpoint.values.sum(axis=0, dtype=np.float64)[np.ix_(rows, columns)]
+    tracin = np.asarray(result.tracin.values, dtype=np.float64)[np.ix_(rows, columns)]
+    return Influence(sdi, tracin, result.by_checkpoint.values.shape[0])
+
+
+def conservation(
+    settings: Settings, checkpoint: Path, train: Boards, queries: Boards, most: int = 64
+) -> dict[str, float]:
+    """The largest |TracIn - sum over steps of SDI| at one checkpoint, with TracIn from gradients summed before.
+
+    The two come from runs of their own, so this is no identity of the code. most: boards of either side.
+    """
+    model = room("fast").LoopedTransformer(settings.model_config())
+    sides = [side.take(np.arange(min(most, len(side.puzzle)))) for side in (train, queries)]
+    common: Any = {"loss": loss, "loop": settings.model_config().loop(), "m": settings.m, "spread": False}
+    common |= {"checkpoints": [checkpoint], "train": make_loader(sides[0]), "query": make_loader(sides[1])}
+    steps, whole = (attribute(model, mode=mode, **common) for mode in ("query", "tracin"))
+    summed = steps.sdi.values.sum(axis=-1, dtype=np.float64)
+    gap = np.abs(summed - whole.tracin.values)
+    return {"largest": float(gap.max()), "of": float(np.abs(whole.tracin.values).max())}

@@ -1,0 +1,139 @@
+"""train: a looped transformer learns Sudoku; a killed run goes on where it was.
+
+- The number of loop steps is drawn anew for every batch, Poisson log-normal. Its mean grows while the rate is constant:
+  the first things to learn need few steps, and few steps are cheap.
+- The loss is taken on the blanks, after every loop step or after the last.
+- Weights are averaged over the last updates; the average is what is tested and what the last checkpoint holds.
+- The rate rises, stays, and falls along a cosine over the last updates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from sdi.backends import room
+
+from .. import base
+from .accuracy import solved_at
+from .settings import Settings
+from .split import STEPS, Split, split
+
+BETAS = (0.9, 0.95)
+CHECKED = 128  # boards of each side in a check
+
+
+@dataclass
+class Progress(base.Progress):
+    """The state of training, except for tensors: step, loss, accuracies, time."""
+
+    running: float = 2.0  # loss
+
+
+class Trainer(base.Trainer[Settings, Progress]):
+    """A training run in a folder. settings: the boards, the model and its training. boards: by default generated."""
+
+    def __init__(self, folder: Path, settings: Settings, boards: Split | None = None) -> None:
+        model = fresh_model(settings)
+        matrices = [p for p in model.parameters() if p.dim() > 1]
+        vectors = [p for p in model.parameters() if p.dim() == 1]
+        groups = [{"params": matrices, "weight_decay": settings.decay}, {"params": vectors, "weight_decay": 0.0}]
+        optimiser = torch.optim.AdamW(groups, lr=settings.rate, betas=BETAS)
+        super().__init__(folder, settings, model, optimiser, Progress(), STEPS)
+        self.boards = split(settings) if boards is None else boards
+        self.tokens = torch.from_numpy(self.boards.train.puzzle.astype(np.int64))
+        self.targets = torch.from_numpy(self.boards.train.solution.astype(np.int64)) - 1
+
+    @property
+    def rate(self) -> float:
+        s, at = self.settings, self.at
+        left = (s.updates - at.step) / max(1.0, s.settle * s.updates)
+        falling = s.floor + (1 - s.floor) * (1 - math.cos(math.pi * min(1.0, left))) / 2
+        return s.rate * min(1.0, (at.step + 1) / s.warmup) * falling
+
+    @property
+    def mean_loops(self) -> float:
+        """The mean number of loop steps of the next batch: grows by a constant factor until the rate begins to fall."""
+        s = self.settings
+        part = min(1.0, self.at.step / max(1.0, (1 - s.settle) * s.updates))
+        return float(s.first_loops ** (1 - part) * s.loops**part)
+
+    @property
+    def done(self) -> bool:
+        return self.at.step >= self.settings.updates
+
+    def step(self) -> None:
+        """One batch, one update."""
+        s, at = self.settings, self.at
+        rows = torch.from_numpy(self.rng.integers(0, len(self.tokens), s.batch))
+        self.optimiser.zero_grad()
+        loss = self.loss(self.tokens[rows], self.targets[rows], draw_loops(self.rng, self.mean_loops, s))
+        torch.autograd.backward(loss)
+        self.update()
+        at.running = 0.98 * at.running + 0.02 * float(loss.detach())
+        marks = {round(s.updates * (k + 1) / s.checkpoints) for k in range(s.checkpoints)}
+        if at.step in marks:
+            self.checkpoint()
+
+    def loss(self, tokens: torch.Tensor, targets: torch.Tensor, loops: int) -> torch.Tensor:
+        """Mean cross-entropy of the blanks, over the loop steps if `every`."""
+        model, blank = self.model, tokens == 0
+        x = model.read_in(tokens) + model.positions(torch.arange(tokens.shape[1]))
+        kept = []
+        for t in range(1, loops + 1):
+            x = model.core(x)
+            if self.settings.every or t == loops:
+                kept.append(x[blank])
+        logits = model.head(model.norm_out(torch.cat(kept)))
+        return F.cross_entropy(logits, targets[blank].repeat(len(kept)))
+
+    def measure(self) -> dict[str, float]:
+        """The share of boards solved, on either side, by the averaged weights, at the mean number of loop steps."""
+        s, at = self.settings, self.at
+        out: dict[str, float] = {"step": at.step, "loss": at.running, "rate": self.rate}
+        averaged = self.averaged()
+        for name, boards in zip(("train", "test"), self.boards, strict=True):
+            some = boards.take(np.arange(min(CHECKED, len(boards.puzzle))))
+            out[name] = float(solved_at(averaged, some, [s.loops]).mean())
+        return out
+
+
+def fresh_model(settings: Settings) -> Any:
+    """The model before training."""
+    model = room("fast").LoopedTransformer.init(settings.model_config(), seed=settings.seed, scale=settings.scale)
+    with torch.no_grad():
+        for module in (model.read_in, model.positions):
+            module.weight.mul_(settings.embed / settings.scale)
+    return model
+
+
+def draw_loops(rng: np.random.Generator, mean: float, settings: Settings) -> int:
+    """A number of loop steps: 1 + Poisson of a log-normal rate with this mean, at most twice `loops`."""
+    log_rate = rng.normal(math.log(mean) - settings.spread**2 / 2, settings.spread)
+    return int(min(settings.most_loops, 1 + rng.poisson(math.exp(log_rate))))
+
+
+def train(
+    folder: Path,
+    settings: Settings,
+    tell: Callable[[Trainer], None] = lambda trainer: None,
+    most: int | None = None,
+    boards: Split | None = None,
+) -> Trainer:
+    """Train, or continue, until done or until step `most`.
+
+    folder: holds state and checkpoints; refused if it was begun with other settings. settings: model and training.
+    tell: called with the trainer after every step. boards: by default generated.
+    """
+
+    def make(folder: Path, settings: Settings) -> Trainer:
+        return Trainer(folder, settings, boards)
+
+    return base.train(make, folder, settings, tell, most)
