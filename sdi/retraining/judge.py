@@ -179,18 +179,17 @@ def _as_arrays(given: Any, place: int, name: str, run: TrainingRun, effects: Eff
 
 
 def _of_result(result: Result, name: str, run: TrainingRun, effects: Effects) -> tuple[Array, Array | None]:
-    whole = result.tracin
     for dim, wanted in (("train", run.ids), ("query", effects.query_ids)):
-        missing = set(wanted) - {str(i) for i in whole.coords[dim]}
+        missing = set(wanted) - {str(i) for i in result.labels[dim]}
         if missing:
             raise ValueError(f"scores {name!r} lack {len(missing)} of the {dim} examples, {sorted(missing)[0]!r} first")
-    rows = [whole.position("train", i) for i in run.ids]
-    columns = [whole.position("query", i) for i in effects.query_ids]
-    total = whole.values[np.ix_(rows, columns)]
+    rows = [result.position("train", i) for i in run.ids]
+    columns = [result.position("query", i) for i in effects.query_ids]
+    total = result.tracin_values[np.ix_(rows, columns)]
     if result.mode != "query":
         return total, None
     tau = effects.steps.shape[2]
-    steps = result.sdi.values[np.ix_(rows, columns)]
+    steps = result.sdi_values[np.ix_(rows, columns)]
     if steps.shape[2] < tau or steps[..., tau:].any():
         raise ValueError(f"scores {name!r} have {steps.shape[2]} steps, the queries take {tau}")
     return total, steps[..., :tau]
