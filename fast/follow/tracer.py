@@ -49,6 +49,7 @@ class Tracer(Delivery):
         self.slot: Slot = None
         self.step = 0
         self.steps_seen = 0
+        self.unreached: set[str] = set()  # parameters that autograd does not reach either
         self.draws = False  # whether the pass drew random numbers
         self.losses = torch.zeros(0)
         self.apart = False  # whether it is proven that no loss depends on another example
