@@ -72,11 +72,11 @@ def on_test_and_self(
 def ordered(result: Result, train: Sequence[str], queries: Sequence[str]) -> Influence:
     """The scores of a result in the order of these ids, in float64."""
     rows, columns = (
-        [{str(name): k for k, name in enumerate(result.sdi.coords[side])}[name] for name in names]
+        [{str(name): k for k, name in enumerate(result.labels[side])}[name] for name in names]
         for side, names in (("train", train), ("query", queries))
     )
-    sdi = result.by_checkpoint.values.sum(axis=0, dtype=np.float64)[np.ix_(rows, columns)]
-    tracin = np.asarray(result.tracin.values, dtype=np.float64)[np.ix_(rows, columns)]
+    sdi = result.arrays["by_checkpoint"].sum(axis=0, dtype=np.float64)[np.ix_(rows, columns)]
+    tracin = np.asarray(result.tracin_values, dtype=np.float64)[np.ix_(rows, columns)]
     return Influence(sdi, tracin)
 
 

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from sdi.errors import CoverageError
 from sdi.loop import Loop
 
+from ..guard.second_run import second_run
 from .body import Body
 from .call import Call, Place, held
 from .graph_leaves import carries_gradient
@@ -166,7 +167,8 @@ class _Recompute(torch.autograd.Function):
         tensors = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
         for i, want in zip(tensors, wanted, strict=True):
             leaves[i] = leaves[i].detach().requires_grad_(want)
-        with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run):
+        again_with = second_run(run.call.module, "use memory='hooks'")
+        with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run), again_with:
             again = run.forward(leaves)
         if not run.call.gives_again(again):
             raise CoverageError(

@@ -20,6 +20,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils import _pytree as pytree
 
 from ..guard.checkpointing import no_checkpoints
+from ..guard.second_run import second_run
 from ..sketching.sinks import Sink, Slot
 from .call import Call, same_output
 from .owners import in_order
@@ -54,7 +55,8 @@ def replay(
     if n > 1 and owners is None and (not at or not _is_batched(delta, axis, n)):
         raise NoBatchAxis
     weights = {name: p.detach().clone().requires_grad_() for name, p in parameters.items()}
-    with call.ambient.again(), torch.enable_grad():
+    remedy = "give it what it needs as arguments that can be used again, or leave it out of Loop(body=...)"
+    with call.ambient.again(), torch.enable_grad(), second_run(call.module, remedy):
         outputs = _run(call, weights, call.leaves)
     if not call.gives_again(outputs):
         raise OtherOutput

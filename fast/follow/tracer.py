@@ -49,6 +49,7 @@ class Tracer(Delivery):
         self.slot: Slot = None
         self.step = 0
         self.steps_seen = 0
+        self.unreached: set[str] = set()  # parameters that autograd does not reach either
         self.draws = False  # whether the pass drew random numbers
         self.losses = torch.zeros(0)
         self.apart = False  # whether it is proven that no loss depends on another example
@@ -84,9 +85,10 @@ class Tracer(Delivery):
                 if isinstance(unit.module, ParametrizationList):  # called whenever its weight is looked at
                     continue
                 on(unit.module.register_forward_pre_hook(partial(self._on_absorbed, unit), prepend=True))
-            if self.body.step is not self.model:
+            if all(step is not self.model for step in self.body.steps):
                 on(self.model.register_forward_pre_hook(self._on_model, prepend=True))
-            on(self.body.step.register_forward_pre_hook(self._on_step, prepend=True))
+            for step in self.body.steps:
+                on(step.register_forward_pre_hook(self._on_step, prepend=True))
             if self.body.end is not None:
                 on(self.body.end.register_forward_pre_hook(self._on_end, prepend=True))
             try:
