@@ -68,8 +68,8 @@ def _table(mutants: list[Mutant], run: list[Mutant], left: list[Mutant]) -> list
     total, ran, survived = (Counter(one.path for one in some) for some in (mutants, run, left))
     rows = [(path, count, ran[path], survived[path]) for path, count in total.items()]
     rows.append(("all", len(mutants), len(run), len(left)))
-    return ["| file | mutants | run | survived | killed |", "|---|---:|---:|---:|---:|",
-            *(f"| {path} | {n} | {r} | {s} | {f'{(r - s) / r:.1%}' if r else '-'} |" for path, n, r, s in rows)]  # fmt: skip
+    head = ["| file | mutants | run | survived | killed |", "|---|---:|---:|---:|---:|"]
+    return head + [f"| {path} | {n} | {r} | {s} | {(r - s) / max(r, 1):.1%} |" for path, n, r, s in rows]
 
 
 def _survivors(labels: list[str], why: dict[str, str]) -> list[str]:
