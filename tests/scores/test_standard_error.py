@@ -110,3 +110,18 @@ def test_a_sketch_that_is_too_coarse_is_said_to_be(bars, m, said):
         assert f"up to {sqrt(2 / m):.2g} times the norms (b)" in notes[0]
         if m > 2:
             assert notes[0].endswith("use stderr='estimated' or a larger m" if bars == "bound" else "use a larger m")
+        else:
+            assert notes[0].endswith("; take a larger m")
+        assert notes[0].startswith("error bars of 95% may cover less" if m > 2 else "error bars may be far too small")
+
+
+def test_all_that_are_far_too_coarse_are_named():
+    sketch = SketchMap({name: CountSketch.draw((9,), 2) for name in ("c", "a")}, {"c": (9,), "a": (9,)})
+    assert "far too small for c, a: " in doubts(sketch)[0]
+
+
+def test_norms_of_single_precision_are_taken_in_double_precision():
+    small = np.full((1, SKETCH.size), 1e-30, dtype=np.float32)
+    made = Features(small, np.ones(1, dtype=int), SKETCH.blocks, SKETCH.label)
+    wanted = [(block.stop - block.start) * float(small[0, 0]) ** 2 for block in SKETCH.blocks]
+    assert np.allclose(sizes(made, SINGLE, whole=True).squares[0], wanted, rtol=1e-12, atol=0)
