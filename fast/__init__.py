@@ -8,6 +8,7 @@ from sdi.scores.products import sdi, sdi_train, step_matrix, tracin
 from .coverage_table import Coverage, Covered, coverage
 from .exact import ExactScores, exact_scores
 from .featurizer import Featurizer, featurize
+from .find.record_calls import record_calls
 from .model import LoopedTransformer, token_cross_entropy
 from .weights import body_shapes, weights_kept, with_weights
 
@@ -21,6 +22,7 @@ __all__ = [
     "coverage",
     "exact_scores",
     "featurize",
+    "record_calls",
     "sdi",
     "sdi_train",
     "step_matrix",

@@ -26,11 +26,12 @@ from .sketching.sinks import Slot
 
 
 class ExactScores(NamedTuple):
-    """Exact scores: sdi (train, query, step), outside (train, query), and tau, the steps that each query took."""
+    """Exact scores: sdi (train, query, step), outside (train, query); of each query its steps tau, and its loss."""
 
     sdi: Float[np.ndarray, "n q tau"]
     outside: Float[np.ndarray, "n q"]
     tau: Int[np.ndarray, "q"]
+    losses: Float[np.ndarray, "q"]
 
     @property
     def tracin(self) -> Float[np.ndarray, "n q"]:
@@ -104,6 +105,7 @@ def exact_scores(
     by_name = {b.name: G[:, b.start : b.stop].reshape(len(G), *b.shape) for b in make.sketch.blocks}
     parts: list[tuple[Tensor, Tensor]] = []
     taus: list[np.ndarray] = []
+    losses: list[np.ndarray] = []
     make.audited = 0  # queries are audited as training examples were
     for batch in query:
         if audit != "off":
@@ -111,6 +113,7 @@ def exact_scores(
         sdi, outside, tracer = _score(make, batch, by_name, len(G))
         parts.append((sdi, outside))
         taus.append(batch_tau(batch, tracer.steps_seen, tracer.n))
+        losses.append(tracer.losses.cpu().double().numpy())
         _refuse_beyond(sdi, taus[-1])
         if audit != "off" and not tracer.draws:
             _compare_alone(make, batch, by_name, sdi)
@@ -118,7 +121,8 @@ def exact_scores(
         raise ValueError("query must hold at least one batch, got none")
     steps = max(s.shape[2] for s, _ in parts)
     sdi = torch.cat([torch.nn.functional.pad(s, (0, steps - s.shape[2])) for s, _ in parts], dim=1)
-    return ExactScores(sdi.cpu().numpy(), torch.cat([o for _, o in parts], dim=1).cpu().numpy(), np.concatenate(taus))
+    outside = torch.cat([o for _, o in parts], dim=1)
+    return ExactScores(sdi.cpu().numpy(), outside.cpu().numpy(), np.concatenate(taus), np.concatenate(losses))
 
 
 def _score(
@@ -182,6 +186,7 @@ def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]]
                 make.model, make.loss, batch, make.loop, make.body, make.plan, sinks, make.memory, part,
                 reached=make.reached,
             )  # fmt: skip
+            make.reached |= tracer.unreached
             return tracer
         except OverBudget:
             if make.memory.mode != "auto" or make.memory.recompute:

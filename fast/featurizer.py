@@ -33,7 +33,7 @@ from .guard.memory import Memory, OverBudget
 from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
 from .sketching.workspace import Workspace
 
-ALONE = 0.03  # of the examples of later batches are run alone, too
+ALONE = 0.01  # of the examples of later batches are run alone, too: that losses are apart is proven without
 
 
 class Featurizer:
@@ -47,7 +47,7 @@ class Featurizer:
     audit: "first" checks the first batch against autograd and some of its examples alone, and proves of every batch
     that losses depend on their own examples alone; of one that it cannot prove it of, losses are compared with those of
     examples by themselves. Of later batches one example is run alone: in every batch of another size or number of steps
-    than those before, wherever rows were found in another order, and so often that at most 3% of the examples run
+    than those before, wherever rows were found in another order, and so often that at most 1% of the examples run
     twice. "every" checks all batches like the first, "off" none. Whose rows are whose is known in every batch, whatever
     the audit.
     """
@@ -80,7 +80,7 @@ class Featurizer:
         self.dtypes = {p.dtype for p in self.body.parameters.values()}  # all that gradients came in
         self.audited = 0  # examples of the largest batch that was audited: one alone cannot show that examples mix
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
-        self.reached: set[str] = set()  # parameters that got a gradient from some batch
+        self.reached: set[str] = set()  # parameters that got a gradient from some batch, or that none could get
         self.weigh = False  # whether every pass has to find out whose rows are whose
         self.moved: int | None = None  # an example whose rows stood elsewhere than in order, in the last pass
         self.uses: set[tuple[str, Fraction]] = set()  # in the last batch: a parameter, operations with it for each call
@@ -124,6 +124,11 @@ class Featurizer:
         self.forms.add(form)
         self.batches += 1
         return features
+
+    @property
+    def proven(self) -> bool:
+        """Whether each loss of the last batch is proven to depend on its own example alone."""
+        return self.audit == "first" and not self.in_doubt and not self.draws
 
     @property
     def tolerance(self) -> float:
@@ -242,10 +247,11 @@ class Featurizer:
         self.dtypes |= tracer.dtypes
         self.draws = tracer.draws
         self.moved = tracer.moved
-        self.reached |= {name for name, count in tracer.delivered.items() if count}
+        self.reached |= {name for name, count in tracer.delivered.items() if count} | tracer.unreached
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()
-        return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids))
+        losses = tracer.losses.cpu().double().numpy()
+        return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids), losses=losses)
 
 
 def _for_each(uses: int, calls: int) -> Fraction:

@@ -27,6 +27,8 @@ ORDER = (
     "backends.fast_agrees",
     "backends.kernels_agree",
     "influence.exact_scores",
+    "influence.through_training",
+    "influence.preconditioned",
     "backends.storage",
     "backends.work",
     "backends.drawn_sketches",

@@ -13,6 +13,7 @@ from .gradients import gradient, step_gradients
 from .loss import TokenCrossEntropy, token_cross_entropy
 from .model import LoopedTransformer
 from .scores import sdi, sdi_train, step_matrix, tracin
+from .training import through_training, train
 from .weights import body_shapes, weights_kept, with_weights
 
 __all__ = [
@@ -26,8 +27,10 @@ __all__ = [
     "sdi_train",
     "step_gradients",
     "step_matrix",
+    "through_training",
     "token_cross_entropy",
     "tracin",
+    "train",
     "weights_kept",
     "with_weights",
 ]

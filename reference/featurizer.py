@@ -47,6 +47,7 @@ def featurize(
     sketch = SketchMap.keep(body) if sketch is None else sketch
     sketch.check_shapes(body)
     tau = read_inputs(batch, model.config).tau
+    losses = np.asarray(loss(model, batch), dtype=np.float64)
     n, inside = len(tau), [name for name in body if name in grads.phi]
 
     phi = {name: grads.phi[name] if name in inside else np.zeros((n, tau.max(), *body[name])) for name in body}
@@ -58,6 +59,7 @@ def featurize(
             blocks=sketch.blocks,
             sketch=sketch.label,
             ids=tuple(ids),
+            losses=losses,
         )
     return Features(
         values=sketch.apply(phi),
@@ -66,6 +68,7 @@ def featurize(
         sketch=sketch.label,
         outside=None if len(inside) == len(body) else sketch.apply(outside),
         ids=tuple(ids),
+        losses=losses,
     )
 
 

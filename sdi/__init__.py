@@ -7,16 +7,27 @@
 from typing import Any
 
 from sdi.backends import Backend, backend
-from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch, StoreError
+from sdi.errors import AuditError, CoverageError, NonFiniteError, SketchMismatch, SmoothnessError, StoreError
+from sdi.inputs.batches import example_ids
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.inputs.settings import Settings
 from sdi.loop import Loop
+from sdi.result.groups import Groups, group_scores
 from sdi.result.parts import Parts, parts
 from sdi.result.result import Result, load
 from sdi.result.stream_top import stream_top
+from sdi.retraining.along_training import along_training
+from sdi.retraining.change import Change, random_groups
+from sdi.retraining.effects import Effects
+from sdi.retraining.judge import Judged, Judgement, judge
+from sdi.retraining.optimisers import SGD, Adam, AdamW
+from sdi.retraining.retrain import retrain
+from sdi.retraining.through_training import through_training
+from sdi.retraining.training_run import TrainingRun
 from sdi.run.attribute import attribute
 from sdi.run.choose_m import choose_m
+from sdi.run.find_loops import FoundLoop, FoundLoops, find_loops
 from sdi.run.spread import spread
 from sdi.sketch.load import load_sketch
 from sdi.sketch.protocol import LinearSketch, Sketch
@@ -26,14 +37,23 @@ from sdi.store.features import Features
 from sdi.store.store import Store
 from sdi.version import __version__
 
-__all__ = [
+__all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
+    "Adam",
+    "AdamW",
     "AuditError",
     "Backend",
     "Block",
+    "Change",
     "Checkpoint",
     "CountSketch",
     "CoverageError",
+    "Effects",
     "Features",
+    "FoundLoop",
+    "FoundLoops",
+    "Groups",
+    "Judged",
+    "Judgement",
     "Keep",
     "LinearSketch",
     "Loop",
@@ -41,24 +61,35 @@ __all__ = [
     "NonFiniteError",
     "Parts",
     "Result",
+    "SGD",
     "Settings",
     "Sketch",
     "SketchMap",
     "SketchMismatch",
+    "SmoothnessError",
     "Store",
     "StoreError",
     "TensorSketch",
+    "TrainingRun",
     "__version__",
+    "along_training",
     "attribute",
     "backend",
     "choose_m",
     "coverage",
+    "example_ids",
     "find_checkpoints",
+    "find_loops",
+    "group_scores",
+    "judge",
     "load",
     "load_sketch",
     "parts",
+    "random_groups",
+    "retrain",
     "spread",
     "stream_top",
+    "through_training",
 ]
 
 

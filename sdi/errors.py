@@ -24,6 +24,10 @@ class StoreError(ValueError):
     """A store that cannot be used as asked: other settings, in use, newer, or damaged."""
 
 
+class SmoothnessError(ValueError):
+    """Scores through a window of training in which the derivative does not predict small real changes."""
+
+
 class AuditError(RuntimeError):
     """A self-check found a number that differs from autograd's: the run must not go on."""
 

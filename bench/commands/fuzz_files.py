@@ -17,7 +17,7 @@ import numpy as np
 
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.inputs.settings import Settings
-from sdi.result.result import ARRAYS, Result, load
+from sdi.result.result import Result, load
 from sdi.result.score_store import score
 from sdi.result.stream_top import stream_top
 from sdi.run.run_record import read_record, save_record
@@ -106,8 +106,7 @@ def _looked_at(run: Path) -> list[object]:
 
 
 def _values(result: Result) -> list[object]:
-    arrays = [getattr(result, name) for name in ARRAYS]
-    return [result.mode, *((a.dims, dict(a.coords), a.values.dtype.str, a.values.tobytes()) for a in arrays)]
+    return [result.mode, dict(result.labels), *((n, a.dtype.str, a.tobytes()) for n, a in result.arrays.items())]
 
 
 def _outcome(folder: Path, wanted: Sequence[object], whole: Mapping[Path, bytes]) -> tuple[str, str]:

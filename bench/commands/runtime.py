@@ -24,6 +24,7 @@ from ..work.time_by_parameter import Profile
 
 WORKS = ("gpt", "sudoku")
 CONTENDERS = ("forward", "plain", "floor", "hooks", "recompute", "summed")
+AUDITS = ("proven", "alone")
 PAPER_ADDED = "2.55 s at B=40, tau=32, on a GPU"
 
 
@@ -46,10 +47,16 @@ def measure_runtime(
         case = gpt(2 if quick else 8, quick, seed) if name == "gpt" else sudoku(quick, seed)
         profile = Profile(case, case.model())
         found = _measure(case, profile, rounds, progress)
-        figures |= {f"{name} {key}": times for key, times in found.items()}
         best = {key: min(times) for key, times in found.items()}
+        added = _audit(case, best)
+        figures |= {f"{name} {key}": times for key, times in found.items()} | {f"{name} audit": [sum(added.values())]}
         settings[name] = case.says
-        tables += [_ratios(case, found), _parts(case, best), _layers(case, profile, best["hooks"])]
+        tables += [
+            _ratios(case, found),
+            _parts(case, best),
+            _layers(case, profile, best["hooks"]),
+            _costs(case, best, added),
+        ]
         bars = [(SAYS[key], best[key] / best["plain"]) for key in CONTENDERS]
         charts += [Chart(f"{name}: time / plain training step", "ratio", "", bars=bars)]
         charts += [Chart(f"{name}: where the time of a pass goes", "share of a pass", "", bars=_shares(best))]
@@ -60,7 +67,7 @@ def measure_runtime(
 def _measure(case: Case, profile: Profile, rounds: int, progress: Progress) -> dict[str, list[float]]:
     model, batch, fast = profile.make.model, case.batch(), room("fast")
     turns: dict[str, Callable[[], float]] = {}
-    for name in CONTENDERS:
+    for name in (*CONTENDERS, *AUDITS):
         turns[name] = partial(seconds, contender(name, model, case.config, case.sketch()), model, batch)
     turns["sketches"] = partial(profile.run, batch)
     features = contender("hooks", model, case.config, case.sketch())(batch)
@@ -71,6 +78,18 @@ def _measure(case: Case, profile: Profile, rounds: int, progress: Progress) -> d
 
     turns["scores"] = partial(seconds, scores, model, batch)
     return interleave(turns, rounds, lambda text: progress(f"{case.name}: {text}"))
+
+
+def _audit(case: Case, best: dict[str, float]) -> dict[str, float]:
+    """The seconds that audit="first" adds to a later batch: its proof, and examples alone, as often as they are run."""
+    share = room("fast.featurizer").ALONE
+    return {"proof": max(0.0, best["proven"] - best["hooks"]), "alone": share * case.examples * best["alone"]}
+
+
+def _costs(case: Case, best: dict[str, float], added: dict[str, float]) -> Table:
+    names = {"proof": "proof that losses are apart", "alone": "examples alone, as a mean over batches"}
+    rows = [[names[key], f"{extra / best['hooks']:.2%}", f"{extra:.4f}"] for key, extra in added.items()]
+    return Table(f"{case.name}: what audit='first' adds to a later batch", ("part", "share of a pass", "seconds"), rows)
 
 
 def _ratios(case: Case, found: dict[str, list[float]]) -> Table:

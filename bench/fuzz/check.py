@@ -6,7 +6,7 @@ import re
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -17,6 +17,7 @@ import torch
 
 import sdi
 from sdi import errors
+from sdi.inputs.batches import example_ids
 from sdi.loop import Loop
 
 from .description import Description
@@ -131,14 +132,19 @@ def _run(one: Description, memory: str, folder: Path, truth: Any, attribute: Att
     except Exception as error:
         return Outcome(memory, "refused" if is_ours(error) else "raw", f"{type(error).__name__}: {reason(error)}")
     single = any(cell == "cast" for cell, _ in one.cells)
-    wrong = compare(result, truth, SINGLE if single else TOLERANCE)
+    train, query = example_ids(batches["train"]), example_ids(batches["query"])
+    wrong = compare(result, train, query, truth, SINGLE if single else TOLERANCE)
     return Outcome(memory, "wrong" if wrong else "right", wrong)
 
 
-def compare(result: Any, truth: tuple[Any, Any, Any], tolerance: float) -> str:
-    """What is wrong with a result, or nothing."""
+def compare(
+    result: Any, train: Sequence[str], query: Sequence[str], truth: tuple[Any, Any, Any], tolerance: float
+) -> str:
+    """What is wrong with a result, or nothing. train, query: ids in the order of the truth."""
     sdi_true, tracin_true, size = truth
-    for name, found, true in (("sdi", result.sdi.values, sdi_true), ("tracin", result.tracin.values, tracin_true)):
+    place = np.ix_([result.position("train", i) for i in train], [result.position("query", j) for j in query])
+    for name, found, true in (("sdi", result.sdi_values, sdi_true), ("tracin", result.tracin_values, tracin_true)):
+        found = found[place]
         steps = [(0, max(0, a - b)) for a, b in zip(found.shape, true.shape, strict=True)]
         more = [(0, max(0, b - a)) for a, b in zip(found.shape, true.shape, strict=True)]
         error = np.abs(np.pad(found, more) - np.pad(true, steps))  # a step that one of them lacks is nothing there

@@ -35,7 +35,9 @@ def main():
             alone = [example for batch in batches[side] for example in examples(batch, SHARED)]
             truth[side].append([step_gradients(make_model({seed} + c), loss, LOOP["body"], x) for x in alone])
     sdi_true, tracin_true, size = scores(truth["train"], truth["query"], {eta}, {mode!r})
-    for name, found, true in (("sdi", result.sdi.values, sdi_true), ("tracin", result.tracin.values, tracin_true)):
+    order = {{side: list(sdi.example_ids(batches[side])) for side in truth}}
+    for name, true in (("sdi", sdi_true), ("tracin", tracin_true)):
+        found = getattr(result, name).sel(order).values
         if found.shape != true.shape:
             print(name, "has the shape", found.shape, "and should have", true.shape)
         else:

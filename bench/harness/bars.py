@@ -64,6 +64,8 @@ BARS_OF_RUNTIME = (
     Bar("looped GPT, hooks / plain forward+backward", "gpt hooks", "gpt plain", "<=", 0.76),
     Bar("looped GPT, recompute / plain forward+backward", "gpt recompute", "gpt plain", "<=", 1.00),
     Bar("Sudoku-size block, hooks / plain forward+backward", "sudoku hooks", "sudoku plain", "<=", 1.25),
+    Bar("looped GPT, what the audit adds to a later batch / hooks", "gpt audit", "gpt hooks", "<=", 0.03),
+    Bar("Sudoku-size block, what the audit adds to a later batch / hooks", "sudoku audit", "sudoku hooks", "<=", 0.03),
     Bar("Sudoku-size block, summed over steps / step-resolved", "sudoku summed", "sudoku hooks", "<=", 0.85),
 )
 BARS_OF_PEERS = (

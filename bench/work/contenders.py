@@ -7,12 +7,15 @@
     recompute  ours, step-resolved, memory="recompute"
     summed     ours, steps=False: the training side
     dense      ours without a sketch: phi itself, (n, tau, D), as the paper's full-gradient baseline holds it
+    proven     as hooks, with audit="first": a later batch, of which no example is run alone
+    alone      one example of the batch by itself, as audits run it
 
-Audits are off, and a Featurizer is made once and kept, as it is over the batches of a loader.
+Audits are off but for the last two, and a Featurizer is made once and kept, as it is over the batches of a loader.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -32,7 +35,7 @@ OURS: dict[str, dict[str, Any]] = {
     "recompute": {"memory": "recompute"},
     "summed": {"memory": "hooks", "steps": False},
 }
-NAMES = ("forward", "plain", "floor", *OURS, "dense")
+NAMES = ("forward", "plain", "floor", *OURS, "dense", "proven", "alone")
 SAYS = {
     "forward": "inference: forward only",
     "plain": "plain forward+backward",
@@ -41,6 +44,8 @@ SAYS = {
     "recompute": "ours, recompute",
     "summed": "ours, summed over steps",
     "dense": "dense phi, no sketch",
+    "proven": "ours, hooks, every batch proven",
+    "alone": "ours, hooks, one example alone",
     "scores": "SDI and TracIn from features",
 }
 
@@ -56,11 +61,26 @@ def contender(name: str, model: Any, config: LoopedConfig, sketch: SketchMap) ->
         return lambda batch: _forward_and_input_gradients(model, loss, batch)
     if name not in NAMES:
         raise ValueError(f"contender must be one of {NAMES}, got {name!r}")
+    if name in ("proven", "alone"):
+        return _audited(name, room("fast").Featurizer(model, loss, loop=config.loop(), sketch=sketch, memory="hooks"))
     options = OURS.get(name, {"memory": "hooks"})
     run: Run = room("fast").Featurizer(
         model, loss, loop=config.loop(), sketch=None if name == "dense" else sketch, audit="off", **options
     )
     return run
+
+
+def _audited(name: str, featurizer: Any) -> Run:
+    """What audit="first" adds to a later batch, in its two parts. The first batch, which is audited whole, is past."""
+
+    def proven(batch: Batch) -> None:
+        featurizer.credit = -math.inf  # no example alone
+        featurizer(batch)
+
+    def alone(batch: Batch) -> None:
+        featurizer.alone(featurizer.take(batch, [0], len(batch["tokens"])))
+
+    return proven if name == "proven" else alone
 
 
 def forward_only(model: Any, batch: Batch) -> None:

@@ -71,12 +71,12 @@ def analyse(
     right = [accuracy(model, tests) for model in models]
     queries = [probe(settings.test, pattern) for pattern in PROBES]
     result = influence(settings, checkpoints, training_sample(settings), queries, store, tell=tell)
-    profile = result.by_checkpoint.sum("train")  # (checkpoint, query, step)
+    profile = result.arrays["by_checkpoint"].sum(axis=1)  # (checkpoint, query, step)
     able = [k for k, share in enumerate(right) if share >= ABLE]
     chosen = {"all": list(range(len(points))), **({"able": able} if able else {}), "last": [len(points) - 1]}
     probes = {}
     for pattern, query in zip(PROBES, queries, strict=True):
-        curves = profile.sel(query=query).values
+        curves = profile[:, result.position("query", query)]
         sdi = {name: curves[rows].sum(axis=0, dtype=np.float64) for name, rows in chosen.items()}
         probes[pattern] = read_probe(models[-1], settings, pattern, sdi)
     lengths = {settings.longest, (settings.longest + settings.test) // 2, settings.test}
@@ -117,15 +117,15 @@ def influence_on_tests(
     tests = held_out(settings, settings.test, settings.tests)
     on_test = influence(settings, checkpoints, train, tests, store, tell=tell)
     on_train = influence(settings, checkpoints, train, train, store, trained_on=True, tell=tell)
-    place = {name: k for k, name in enumerate(on_train.tracin.coords["query"])}
-    names = on_train.tracin.coords["train"]
-    own = {str(name): float(on_train.tracin.values[k, place[name]]) for k, name in enumerate(names)}
-    by_train = {str(name): float(v) for name, v in zip(names, on_test.tracin.values.mean(axis=1), strict=True)}
+    place = {name: k for k, name in enumerate(on_train.labels["query"])}
+    names = on_train.labels["train"]
+    own = {str(name): float(on_train.tracin_values[k, place[name]]) for k, name in enumerate(names)}
+    by_train = {str(name): float(v) for name, v in zip(names, on_test.tracin_values.mean(axis=1), strict=True)}
     groups = by_length(train, settings.longest)
     return {
         "count": {"train": len(train), "test": len(tests), "checkpoints": len(checkpoints)},
         "zero after the read-out": zero_after_read_out(on_test) and zero_after_read_out(on_train),
-        "energy per step": plain(np.abs(on_test.sdi.values).sum(axis=0).mean(axis=0)),
+        "energy per step": plain(np.abs(on_test.sdi_values).sum(axis=0).mean(axis=0)),
         "mean influence on a test": {g: float(np.mean([by_train[s] for s in some])) for g, some in groups.items()},
         "median self-influence": {g: float(np.median([own[s] for s in some])) for g, some in groups.items()},
     }

@@ -45,9 +45,9 @@ def influence(
 
 def zero_after_read_out(result: Result) -> bool:
     """Whether every step after a query's read-out has influence exactly zero, and some step before has not."""
-    sdi = result.sdi
-    steps = np.asarray(sdi.coords["step"])
-    n = np.array([len(str(q)) for q in sdi.coords["query"]])
+    sdi = result.sdi_values
+    steps = np.asarray(result.labels["step"])
+    n = np.array([len(str(q)) for q in result.labels["query"]])
     after = steps[None] > n[:, None]
     assert after.any(axis=1).all(), "every query loops beyond its read-out"
-    return bool((sdi.values[:, after] == 0).all() and (sdi.values[:, ~after] != 0).any())
+    return bool((sdi[:, after] == 0).all() and (sdi[:, ~after] != 0).any())

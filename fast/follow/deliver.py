@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdi.errors import CoverageError
 
@@ -47,6 +47,7 @@ class Delivery:
         self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
         self.owners = Owners()
         self.rows = RowProof(0)
+        self.given: dict[Any, list[Tensor]] = {}  # what calls returned that will be run again and left values, too
         self._busy = False  # a replay is running: its calls are ours
 
     def deliver_native(
@@ -62,7 +63,9 @@ class Delivery:
         owners = None
         if self.n > 1 and delta.numel():
             rows = flat_rows(delta, lead)
-            if not self.tells_rows(lead, delta.numel(), block):
+            if self.owners.weighing:
+                self.owners.record(key, rows)
+            elif not self.tells_rows(lead, delta.numel(), block):
                 owners = self._weighed(unit, key, rows)
             elif lead[0] != self.n or self.n * block != delta.numel():
                 owners = rows_by_block(len(rows), rows[0].numel(), block, self.n).to(delta.device)
@@ -83,33 +86,45 @@ class Delivery:
         """Whether a block shows that examples stand along an axis, in order."""
         return self.n <= 1 or not prod(shape) or self.rows.shows(block, shape, axis)
 
-    def _weighed(self, unit: Unit, key: Any, rows: Tensor) -> Tensor | None:
-        """Whose rows these are, by values; None while that is being found out."""
+    def refuse_hooks(self, call: Any, module: nn.Module) -> None:
+        """Refuse a hook of the user on what a call has returned: it must see the gradient of a value left beside it."""
+        if any(y._backward_hooks for y in self.given.get(call, ())):
+            raise CoverageError(
+                f"a {type(module).__name__} leaves a value on itself, and a hook stands on what it returns: when it is "
+                "run again, the hook would not see the value's gradient; return the value as well, or try "
+                "memory='hooks'"
+            )
+
+    def _weighed(self, unit: Unit, key: Any, rows: Tensor) -> Tensor:
+        """Whose rows these are, by values."""
         try:
             owners = self.owners.of(key, rows)
         except MixedRows:
             raise NeedsEnclosing(unit, NO_ROWS.format(self.n)) from None
-        if owners is not None and self.moved is None:
+        if self.moved is None:
             self.moved = displaced(owners, self.n)
         return owners
 
     def deliver_replayed(
         self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Any, delta: Tensor, block: Block
     ) -> None:
+        self.refuse_hooks(call, unit.module)
         lead, axis = unit.lead(delta, k), batch_axis(unit.module, k)
+        if self.owners.weighing:
+            if delta.dim() > axis and delta.numel():
+                self.owners.record((key, k), rows_of(delta.movedim(axis, 0), lead))
+            return
         owners = None
         if not self.shows_axis(tuple(delta.shape), axis, block):
             if delta.dim() <= axis:
                 raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
-            owners = self._weighed(unit, (key, k), rows_of(delta.movedim(axis, 0), lead))
-            if axis and owners is not None:  # told apart by replay along the first axis only
-                if len(owners) != self.n or not in_order(owners, self.n):
-                    raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
-                owners = None
+            found = self._weighed(unit, (key, k), rows_of(delta.movedim(axis, 0), lead))
+            if not axis:
+                owners = found
+            elif len(found) != self.n or not in_order(found, self.n):  # replay tells apart along the first axis only
+                raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
         elif self.n > 1 and delta.numel() and delta.shape[axis] != self.n:
             owners = regular_owners(len(rows_of(delta, lead)), self.n).to(delta.device)
-        if self.owners.weighing:
-            return
         if call.changed():
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         parameters, sinks = unit.pick(self.body.parameters), unit.pick(self.sinks)

@@ -37,12 +37,16 @@ class Owners:
         self.weighing = self.weighed = False
         self._weighted: dict[Any, Tensor] = {}  # of each call, the sizes of its rows
 
-    def of(self, call: Any, rows: Float[Tensor, "R ..."]) -> Int[Tensor, "R"] | None:
-        """The example of each row of a gradient; None in the pass of weighted losses, which only records sizes."""
+    def record(self, call: Any, rows: Float[Tensor, "R ..."]) -> None:
+        """Keep the sizes of a call's rows in the pass of weighted losses.
+
+        Of every call: under recompute, it may come out later that its rows are not proven.
+        """
+        self._weighted[call] = row_sizes(rows)
+
+    def of(self, call: Any, rows: Float[Tensor, "R ..."]) -> Int[Tensor, "R"]:
+        """The example of each row of a gradient."""
         sizes = row_sizes(rows)
-        if self.weighing:
-            self._weighted[call] = sizes
-            return None
         if not torch.isfinite(sizes).all():  # NonFiniteError follows; until then any example will do
             return torch.arange(len(sizes), device=sizes.device) * self.n // len(sizes)
         if not self.weighed:

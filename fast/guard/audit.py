@@ -43,6 +43,7 @@ PROPORTION = {torch.float64: 1e-6, torch.float16: 0.1}  # 1e-3 otherwise
 WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type, and not too far apart for half precision
 MANY = 2  # examples looked at together under recompute
 SINGLE = 8  # examples of an audited batch that are run alone
+SINGLE_PROVEN = 2  # of one whose losses are proven to depend on their own examples alone: only sizes may still matter
 GROUPS = 8  # that a batch is run in, forward only, where its losses may depend on one another
 SAME_LOSS = {torch.float64: 1e-9, torch.bfloat16: 0.01, torch.float16: 2e-3}  # 1e-4 otherwise, as a share
 
@@ -62,6 +63,10 @@ class Audited(Protocol):
     batches: int  # so far
     draws: bool  # whether the last pass drew random numbers
     shared: set[str]  # places in batches that do not hold one row for each example
+
+    @property
+    def proven(self) -> bool:
+        """Whether each loss of the last batch is proven to depend on its own example alone."""
 
     def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features: ...
 
@@ -90,7 +95,7 @@ def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
         )
     if n > 1 and not draws:
         # One example that is as slow as the batch would not show that the batch decides how many steps are taken.
-        for i in _some(featurizer, n, SINGLE):
+        for i in _some(featurizer, n, SINGLE_PROVEN if featurizer.proven else SINGLE):
             _alone(featurizer, batch, features, i, tolerance)
 
 

@@ -13,10 +13,13 @@ import typer
 from rich.console import Console
 
 import sdi
+from sdi.arguments import one_of
 from sdi.cli.exit_codes import BAD_INPUT, FAILED, Commands, end, exit_codes
 from sdi.cli.experiment import app as experiment_app
+from sdi.cli.judge import judge_command
 from sdi.cli.parts import parts_command
 from sdi.cli.validate import validate_command
+from sdi.printable import printable
 from sdi.result.ranking import Top, check_order
 from sdi.version import __version__
 
@@ -66,7 +69,7 @@ def run(config: ConfigFile, k: Count = 5, json: Json = False) -> None:
         the = runs.Run.read(config)
         with bar_for(the, json) as tell:
             result = runs.run(the, tell)
-        tops = [result.top(k, query=query) for query in result.tracin.coords["query"][:3]]
+        tops = [result.top(k, query=query) for query in result.labels["query"][:3]]
     if json:
         print_json({**summary_of(the, result), "top": [top_json(top) for top in tops]})
     else:
@@ -108,22 +111,68 @@ def score(config: ConfigFile, json: Json = False) -> None:
 @app.command()
 def top(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A config, a run's folder, or a saved result.")],
-    query: Annotated[list[str], typer.Option(help="The id of a query; may be given more than once.")],
+    query: Annotated[
+        list[str] | None, typer.Option(help="The id of a query; may be repeated. Left out, it lists what there is.")
+    ] = None,
     steps: Annotated[str | None, typer.Option(help="A step (17) or a range (17-32, 17-, -32), from 1.")] = None,
     k: Count = 10,
-    by: Annotated[str, typer.Option(help="signed, absolute, or late: absolute among those that act late.")] = "signed",
+    by: Annotated[
+        str, typer.Option(help="signed, absolute, late (absolute among those that act late); energy, of groups.")
+    ] = "signed",
+    by_group: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Rank groups: a .json {id: group}, or a .csv of id,group.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """The training examples that most influence a query, streamed from the store or read from a result."""
-    from sdi.cli.run_config import find_tops, parse_steps
+    from sdi.cli.run_config import find_group_tops, find_tops, parse_steps
     from sdi.cli.tables import top_table
 
     with exit_codes(json):
-        tops, result = find_tops(source, query, k, parse_steps(steps), by)
+        if by_group is None:
+            tops, result = find_tops(source, query or [], k, parse_steps(steps), by)
+        else:
+            tops, result = find_group_tops(source, query or [], by_group, k, parse_steps(steps), by)
     if json:
         print_json([top_json(t) for t in tops])
     else:
         console.print(*(top_table(t, result) for t in tops), sep="\n")
+
+
+@app.command()
+def ids(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A config, a run's folder, or a saved result.")],
+    side: Annotated[str | None, typer.Option(help="train or query: only these, one id in a line.")] = None,
+    json: Json = False,
+) -> None:
+    """The ids of the training examples and the queries, in the order of the result."""
+    from sdi.cli.run_config import find_ids
+
+    with exit_codes(json):
+        one_of("--side", side, (None, "train", "query"))
+        found = {name: names for name, names in find_ids(source).items() if side in (None, name)}
+    if json:
+        print_json(found)
+        return
+    for name, names in found.items():
+        for i in names:
+            print(printable(i) if side else f"{name}  {printable(i)}")
+
+
+@app.command()
+def loops(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file, of which only script is read, or it.")],
+    json: Json = False,
+) -> None:
+    """Find the loop: run the loss on one batch, and propose the line of Python and TOML that describes it."""
+    from sdi.cli.loops import find, loops_json, show_loops
+
+    with exit_codes(json):
+        found = find(config)
+    if json:
+        print_json(loops_json(found))
+    else:
+        show_loops(console, found)
 
 
 @app.command()
@@ -212,6 +261,7 @@ def demo(
             show(console, keep)
 
 
+app.command("judge")(judge_command)
 app.command("parts")(parts_command)
 app.command("validate")(validate_command)
 
@@ -219,6 +269,7 @@ app.command("validate")(validate_command)
 def top_json(top: Top) -> dict[str, Any]:
     rows = [row._asdict() for row in top]
     for row in rows:
+        row[top.what] = row.pop("train")
         row["late"] = None if row["late"] != row["late"] else row["late"]  # JSON has no NaN
     return {"query": top.query, "steps": top.steps, "by": top.by, "rows": rows}
 

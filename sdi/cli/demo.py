@@ -93,7 +93,7 @@ def _attribute(console: Console, folder: Path, settings: Any, trained: Any) -> R
     began = time.perf_counter()
     result: Result = run(m=m, store=folder / "store")
     seconds = time.perf_counter() - began
-    steps = len(result.sdi.coords["step"])
+    steps = len(result.labels["step"])
     parameters = room("fast").body_shapes(trained.model, loop)
     console.print(
         f"[bold]2  Which training strings shaped which step?[/]\n"
@@ -106,8 +106,8 @@ def _attribute(console: Console, folder: Path, settings: Any, trained: Any) -> R
     first = best.rows[0].train
     console.print(f"   How [bold]{first}[/] acts on each loop step of the query [bold]{probe}[/],")
     console.print(f"   read out at step {settings.test}; [green]positive[/]: training on it lowers the query's loss.")
-    at = {"train": first, "query": probe}
-    console.print(trajectory(result.sdi.sel(**at).values.tolist(), result.stderr.sel(**at).values.tolist()))
+    at = result.position("train", first), result.position("query", probe)
+    console.print(trajectory(result.sdi_values[at].tolist(), result.arrays["stderr"][at].tolist()))
     console.print()
     console.print(top_table(best, result))
     console.print()
@@ -117,20 +117,20 @@ def _attribute(console: Console, folder: Path, settings: Any, trained: Any) -> R
 
 def _check(console: Console, result: Result, tracin: Result, exact: Result, m: int, numbers: int) -> None:
     """Compute and print: whether steps sum to TracIn, zeros after the read-out, sketched against exact, coverage."""
-    total = np.abs(tracin.tracin.values).max()
-    gap = np.abs(result.tracin.values - tracin.tracin.values).max() / total
-    error = np.abs(result.sdi.values - exact.sdi.values)
-    live = exact.sdi.values != 0
-    inside = (error <= Z95 * result.stderr.values)[live]
-    after = np.asarray(exact.sdi.coords["step"])[None] > np.asarray(exact.tau.values)[:, None] - 2
-    zero = bool((result.sdi.values[:, after] == 0).all())
+    total = np.abs(tracin.tracin_values).max()
+    gap = np.abs(result.tracin_values - tracin.tracin_values).max() / total
+    error = np.abs(result.sdi_values - exact.sdi_values)
+    live = exact.sdi_values != 0
+    inside = (error <= Z95 * result.arrays["stderr"])[live]
+    after = np.asarray(exact.labels["step"])[None] > exact.arrays["tau"][:, None] - 2
+    zero = bool((result.sdi_values[:, after] == 0).all())
     width = result.info["settings"]["m"]
     console.print(
         f"[bold]3  How sure?[/]\n"
         f"   steps sum to TracIn, computed apart, within {gap:.0e} of the largest\n"
         f"   steps after the read-out are exactly zero: {'yes' if zero else '[red]no[/]'}\n"
         f"   sketched (m={width}) against exact ({numbers:,} numbers a step): "
-        f"{relative_error(result.sdi.values, exact.sdi.values):.1%} apart\n"
+        f"{relative_error(result.sdi_values, exact.sdi_values):.1%} apart\n"
         f"   {inside.sum():,} of {inside.size:,} exact scores lie within their 95% error bars"
     )
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json as jsonlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,44 +21,71 @@ def experiments() -> None:
     """The paper's experiments: train, attribute, analyse, report."""
 
 
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the run; one that was begun goes on.")]
+Seeds = Annotated[str, typer.Option(help="Numbers, with commas.")]
+Json = Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")]
+
+
 @app.command()
 def parity(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the run; one that was begun goes on.")],
+    folder: Folder,
     config: Annotated[str, typer.Option(help="paper, small or smoke.")] = "small",
-    seeds: Annotated[str, typer.Option(help="Numbers, with commas.")] = "0,1,2",
-    json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
+    seeds: Seeds = "0,1,2",
+    json: Json = False,
 ) -> None:
     """A looped transformer learns parity; its influence trajectories point to an automaton; controls may refute it."""
-    with exit_codes(json, stopped="the same command goes on where it was"):
-        experiment = room("experiments.parity")
-        settings = experiment.configuration(config)
-        numbers = parse_seeds(seeds)
-        command = f"sdi experiment parity {folder.name} --config {config} --seeds {seeds}"
-        with status(quiet=json) as tell:
-            summary = experiment.run_experiment(folder, settings, numbers, tell, command)
-    print(jsonlib.dumps(summary) if json else f"{folder / 'README.md'}: the summary; figures and numbers beside it")
+    carry_out("parity", folder, config, seeds, json)
 
 
 @app.command()
 def sudoku(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Of the run; one that was begun goes on.")],
+    folder: Folder,
     config: Annotated[str, typer.Option(help="paper, full, small or smoke.")] = "small",
-    seeds: Annotated[str, typer.Option(help="Numbers, with commas.")] = "0",
+    seeds: Seeds = "0",
     satnet: Annotated[
         Path | None, typer.Option(help="A folder with SATNet's features.pt and labels.pt; else boards are generated.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print summary.json and nothing else.")] = False,
+    json: Json = False,
 ) -> None:
     """A looped transformer learns Sudoku: loop steps against difficulty, memorisation, and when influence acts."""
+    if satnet is None:
+        carry_out("sudoku", folder, config, seeds, json)
+    else:
+        carry_out("sudoku", folder, config, seeds, json, " --satnet SATNET", lambda room: room.load_satnet(satnet))
+
+
+@app.command()
+def meaning(
+    folder: Folder,
+    config: Annotated[str, typer.Option(help="large, small or smoke.")] = "small",
+    seeds: Seeds = "0,1,2",
+    json: Json = False,
+) -> None:
+    """Does a step's number predict retraining? A parity model, several scores, and groups left out for real."""
+    carry_out("meaning", folder, config, seeds, json)
+
+
+def carry_out(
+    name: str,
+    folder: Path,
+    config: str,
+    seeds: str,
+    json: bool,
+    given: str = "",
+    data: Callable[[Any], Any] | None = None,
+) -> None:
+    """Run the experiment `name` and say where its summary is.
+
+    folder, config, seeds, json: as on the command line. given: further options, for the report. data: reads what the
+    experiment is run on, given its room, before anything else is done.
+    """
     with exit_codes(json, stopped="the same command goes on where it was"):
-        experiment = room("experiments.sudoku")
-        settings = experiment.configuration(config)
-        numbers = parse_seeds(seeds)
-        boards = None if satnet is None else experiment.load_satnet(satnet)
-        given = "" if satnet is None else " --satnet SATNET"
-        command = f"sdi experiment sudoku {folder.name} --config {config} --seeds {seeds}{given}"
+        experiment = room(f"experiments.{name}")
+        settings, numbers = experiment.configuration(config), parse_seeds(seeds)
+        more = () if data is None else (data(experiment),)
+        command = f"sdi experiment {name} {folder.name} --config {config} --seeds {seeds}{given}"
         with status(quiet=json) as tell:
-            summary = experiment.run_experiment(folder, settings, numbers, tell, command, boards)
+            summary = experiment.run_experiment(folder, settings, numbers, tell, command, *more)
     print(jsonlib.dumps(summary) if json else f"{folder / 'README.md'}: the summary; figures and numbers beside it")
 
 

@@ -22,7 +22,7 @@ from sdi.scores.standard_error import Z95
 
 def parts_command(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A config, or a run's folder.")],
-    query: Annotated[str, typer.Option(help="The id of a query.")],
+    query: Annotated[str | None, typer.Option(help="The id of a query. Left out, it lists what there is.")] = None,
     train: Annotated[
         list[str] | None, typer.Option(help="The id of a training example; may be repeated. [default: the strongest]")
     ] = None,
@@ -40,12 +40,12 @@ def parts_command(
         print(jsonlib.dumps(parts_json(found), indent=1, allow_nan=False))
     else:
         console = Console(highlight=False, emoji=False)
-        console.print(*(parts_table(found, i) for i in found.sdi.coords["train"]), sep="\n")
+        console.print(*(parts_table(found, i) for i in found.sdi.coords["train"].values), sep="\n")
 
 
 def parts_json(parts: sdi.Parts) -> dict[str, Any]:
     coords = parts.sdi.coords
-    axes = {dim: list(coords[dim]) for dim in coords}
+    axes = {str(dim): coords[dim].values.tolist() for dim in coords}
     arrays = {name: getattr(parts, name).values.tolist() for name in ("sdi", "tracin", "stderr", "tracin_stderr")}
     return {"query": parts.query, **axes, **arrays}
 
@@ -64,9 +64,9 @@ def parts_table(parts: sdi.Parts, train: str) -> Group:
     table.add_column("step 1 2 3 …", no_wrap=True, overflow="ellipsis")
     for p in np.argsort(-mass, kind="stable"):
         number = Text(number_text(scores[p]), sign_style(scores[p]))
-        name, drawn = Text(printable(steps.coords["parameter"][p])), spark(steps.values[p].tolist())
+        name, drawn = Text(printable(steps.coords["parameter"].values[p])), spark(steps.values[p].tolist())
         table.add_row(name, number, f"{Z95 * errors[p]:.2g}", f"{share[p]:.0%}", drawn)
-    total, drawn = scores.sum(), spark(steps.sum("parameter").values.tolist())
+    total, drawn = scores.sum(), spark(steps.values.sum(axis=0).tolist())
     table.add_section()
     table.add_row("all", Text(number_text(total), sign_style(total)), "", "", drawn)
     named = (printable(train), "bold"), " on query ", (printable(parts.query), "bold")

@@ -13,23 +13,24 @@ from rich.markup import escape
 
 import sdi
 from sdi.backends import backend as backend_named
-from sdi.cli.progress import run_bar
 from sdi.cli.tables import top_table
 from sdi.inputs.batches import name_examples
 from sdi.inputs.checkpoints import Checkpoint
+from sdi.inputs.groups_file import read_groups
 from sdi.printable import printable
 from sdi.result.ranking import Top
 from sdi.result.result import Result
 from sdi.run.choose_m import ChosenM
+from sdi.run.progress_bar import count_batches, run_bar
 from sdi.run.run_record import read_record
 from sdi.run.runs import Run, check_filled, open_stores
 from sdi.store.store import Store
 
+LISTED = 20  # queries that are named where one is asked for
+
 
 def bar_for(the: Run, quiet: bool) -> AbstractContextManager[Any]:
-    counts = [loader.batches for loader in the.loaders.values()]
-    batches = None if None in counts else sum(count for count in counts if count is not None)
-    return run_bar(batches, len(the.points) * the.config.settings.repeats, quiet)
+    return run_bar(count_batches(the.loaders.values()), len(the.points) * the.config.settings.repeats, quiet)
 
 
 def counts_line(the: Run) -> str:
@@ -37,9 +38,9 @@ def counts_line(the: Run) -> str:
 
 
 def summary_of(the: Run, result: Result) -> dict[str, Any]:
-    sizes = dict(zip(result.by_checkpoint.dims, result.by_checkpoint.shape, strict=True))
     files = {"store": str(the.config.store), "result": str(the.config.result)}
-    return {**files, "mode": result.mode, "sizes": sizes, "made": the.made, "reused": the.reused, "notes": result.notes}
+    counts = {"made": the.made, "reused": the.reused}
+    return {**files, "mode": result.mode, "sizes": result.sizes, **counts, "notes": result.notes}
 
 
 def show_result(console: Console, the: Run, result: Result, tops: Sequence[Top]) -> None:
@@ -54,8 +55,7 @@ def show_result(console: Console, the: Run, result: Result, tops: Sequence[Top])
 
 
 def _sizes(result: Result) -> str:
-    shape = zip(result.by_checkpoint.dims, result.by_checkpoint.shape, strict=True)
-    return " × ".join(f"{size} {dim}" for dim, size in shape)
+    return " × ".join(f"{size} {dim}" for dim, size in result.sizes.items())
 
 
 def parse_steps(text: str | None) -> slice | int | None:
@@ -74,12 +74,32 @@ def parse_steps(text: str | None) -> slice | int | None:
     return slice(int(found[1]) if found[1] else None, int(found[3]) if found[3] else None)
 
 
+def find_ids(source: Path) -> dict[str, tuple[str, ...]]:
+    """The ids of both sides: of a saved result, of the last run in a folder, or of a config, whose script is run."""
+    if source.is_dir():
+        return dict(read_record(source).ids)
+    if source.suffix == ".toml":
+        return Run.read(source).ids()
+    result = sdi.load(source)
+    return {side: tuple(map(str, result.labels[side])) for side in ("train", "query")}
+
+
+def asked(source: Path, queries: Sequence[str]) -> list[str]:
+    """The queries that were asked for, each once; ValueError that lists what there is, if none was."""
+    if queries:
+        return list(dict.fromkeys(queries))
+    known = find_ids(source)["query"]
+    shown = "\n  ".join(known[:LISTED])
+    more = f"\n  ... and {len(known) - LISTED} more: sdi ids {source} --side query" if len(known) > LISTED else ""
+    raise ValueError(f"--query must name a query; {source} has {len(known)}:\n  {shown}{more}")
+
+
 def find_tops(
     source: Path, queries: Sequence[str], k: int, steps: slice | int | None, by: str
 ) -> tuple[list[Top], Result | None]:
     """Rankings for these queries: from a result file; or streamed from the store of a config or a run's folder; or,
     where that store cannot be streamed (no steps of queries, several sketches), from the run's saved result."""
-    queries = list(dict.fromkeys(queries))
+    queries = asked(source, queries)
     if source.is_file() and source.suffix != ".toml":
         return _from_result(source, queries, k, steps, by)
     found = _find_run(source, queries)
@@ -90,19 +110,42 @@ def find_tops(
     ), None
 
 
-def find_parts(source: Path, query: str, train: Sequence[str]) -> sdi.Parts:
+def find_group_tops(
+    source: Path, queries: Sequence[str], groups: Path, k: int, steps: slice | int | None, by: str
+) -> tuple[list[Top], Result]:
+    """Rankings of groups for these queries, from the store of a config or a run's folder. groups: their file."""
+    if source.is_file() and source.suffix != ".toml":
+        raise ValueError(
+            f"SOURCE must be a config or a run's folder with --by-group, got {source}: the error bars of groups need "
+            "the features in the store"
+        )
+    known = read_groups(groups)
+    queries = asked(source, queries)
+    found = _find_run(source, queries)
+    if found.store is None:
+        raise ValueError(_no_parts("groups are", found))
+    scored = sdi.group_scores(found.store, found.points, known, queries, found.train, found.stderr)
+    return [scored.top(k, query=query, steps=steps, by=by) for query in queries], scored.result
+
+
+def _no_parts(what: str, found: _Found) -> str:
+    return (
+        f"{what} read from a store of one sketch that has the steps of queries; this run has "
+        f"backend={found.backend!r}, repeats={found.repeats}, mode={found.mode!r}"
+    )
+
+
+def find_parts(source: Path, query: str | None, train: Sequence[str]) -> sdi.Parts:
     """Influence by parameter, from the store of a config or a run's folder. Without `train`, of the training example
     with the largest influence on the query."""
     if source.is_file() and source.suffix != ".toml":
         raise ValueError(
             f"SOURCE must be a config or a run's folder, got {source}: a saved result does not hold its parts"
         )
+    (query,) = asked(source, [] if query is None else [query])
     found = _find_run(source, [query])
     if found.store is None:
-        raise ValueError(
-            "parts are read from a store of one sketch that has the steps of queries; this run has "
-            f"backend={found.backend!r}, repeats={found.repeats}, mode={found.mode!r}"
-        )
+        raise ValueError(_no_parts("parts are", found))
     if not train:
         (top,) = sdi.stream_top(found.store, found.points, [query], 1, by="absolute", train=found.train)
         train = [row.train for row in top]
@@ -137,8 +180,8 @@ def _find_run(source: Path, queries: Sequence[str]) -> _Found:
         points, result, ids = tuple(the.points), lambda: the.config.result, the.ids() if store else {"train": ()}
         bars = c.stderr
     if store is not None:
-        asked = [query for query in queries if query in ids["query"]]
-        check_filled(store, points, {"train": ids["train"], "query": asked})
+        known = [query for query in queries if query in ids["query"]]
+        check_filled(store, points, {"train": ids["train"], "query": known})
     return _Found(*kind, points, result, store, ids["train"], bars)
 
 

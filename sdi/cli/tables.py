@@ -73,7 +73,7 @@ def top_table(top: Top, result: Result | None = None) -> Group:
     title = Text.assemble("query ", (printable(top.query), "bold"), f", {top.steps}, by {top.by}")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("", justify="right")
-    table.add_column("train", overflow="fold")
+    table.add_column(top.what, overflow="fold")
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("± 95%", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -85,7 +85,7 @@ def top_table(top: Top, result: Result | None = None) -> Group:
         score = Text(number_text(row.score), sign_style(row.score))
         error, tie = f"{Z95 * row.stderr:.2g}", "~" if row.tied else ""
         cells: list[str | Text] = [str(row.rank), Text(printable(row.train)), score, error, tie, late]
-        drawn = [spark(result.sdi.sel(train=row.train, query=top.query).values.tolist())] if steps and result else []
+        drawn = [spark(steps_of(result, row.train, top.query))] if steps and result else []
         table.add_row(*cells, *drawn)
     if not len(top):
         return Group(
@@ -93,6 +93,13 @@ def top_table(top: Top, result: Result | None = None) -> Group:
         )
     tied = any(row.tied for row in top)
     return Group(title, table, *([Text(TIED, "dim")] if tied else []))
+
+
+def steps_of(result: Result, train: str, query: str) -> list[float]:
+    """The influence of a training example on a query, step by step."""
+    row, column = result.position("train", train), result.position("query", query)
+    steps: list[float] = result.sdi_values[row, column].tolist()
+    return steps
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> Table:

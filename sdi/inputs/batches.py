@@ -9,6 +9,7 @@ everywhere. The key "id" is for us: it is not passed on to the loss.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -54,6 +55,33 @@ def read_batches(loader: Iterable[Any], name: str) -> Iterator[Examples]:
             f"{name} gave no examples; it must be a list or a DataLoader that is not empty, "
             "not a generator, which is used up when it was read once"
         )
+
+
+def example_ids(loader: Iterable[Any]) -> tuple[str, ...]:
+    """The ids of a loader's examples in its own order, as `sel` takes them: `result.sdi.sel(train=example_ids(train))`.
+
+    loader: a list of batches, a DataLoader, or any iterable of batches.
+
+    >>> example_ids([{"id": ["b", "a"], "x": np.zeros(2)}, {"id": [7], "x": np.ones(1)}])
+    ('b', 'a', '7')
+    """
+    return tuple(i for examples in read_batches(loader, "loader") for i in examples.ids)
+
+
+def in_order(ids: Iterable[str]) -> tuple[str, ...]:
+    """Ids in the order in which results have them, whatever the order of a loader: natural, numbers by their size.
+
+    >>> in_order(["t-10", "t-9", "a"])
+    ('a', 't-9', 't-10')
+    """
+    return tuple(sorted(ids, key=lambda i: (natural(i), i)))
+
+
+def natural(text: str) -> list[Any]:
+    """A key to sort texts by, in which the numbers in them count by size."""
+    parts = re.split(r"(\d+)", text)
+    numbers = [(len(part.lstrip("0")), part.lstrip("0")) for part in parts[1::2]]
+    return [x for pair in zip(parts[::2], [*numbers, (0, "")], strict=True) for x in pair]
 
 
 def name_examples(batch: Any) -> Examples:

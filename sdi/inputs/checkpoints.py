@@ -2,12 +2,14 @@
 
 A file is safetensors, or a torch file that holds nothing but tensors and plain containers: a state dict, or a dict with
 one under "model", "state_dict" or "model_state_dict" and an optimiser's under "optimizer" or "optimizer_state_dict".
+A folder that Hugging Face's Trainer wrote is a checkpoint, too (`sdi/inputs/trainer_folder.py`).
 
 eta, the weight of a checkpoint, is the learning rate it was trained with. It comes from (the first that is there)
   1. the list given to `attribute(eta=...)`, one number per checkpoint;
   2. a sidecar: FILE with the ending .json beside the checkpoint, {"eta": 0.001} or {"eta": {"core": 0.001, ...}};
   3. the safetensors file's metadata "eta", a number or JSON as in a sidecar, or the torch file's dict, "eta";
-  4. the optimiser's state in the file: the "lr" of its parameter groups.
+  4. the optimiser's state in the file: the "lr" of its parameter groups;
+  5. of a Trainer's folder: what trainer_state.json logged at its step, or optimizer.pt, or what was logged last.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from sdi.files import expand, sha256
+from sdi.inputs.batches import natural
 from sdi.inputs.match_weights import unwrapped
 from sdi.inputs.torch_archive import check_storages, is_mappable
+from sdi.inputs.trainer_folder import OPTIMISER, folder_sha256, folder_weights, is_trainer_folder, logged_eta
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
 OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
@@ -41,9 +45,9 @@ Eta = float | dict[str, float]  # one number, or one per parameter (or module) n
 class Checkpoint:
     """A checkpoint's file, its weight and its fingerprint. `weights` reads it."""
 
-    path: Path
+    path: Path  # a file, or a folder of a Trainer
     eta: Eta  # its weight in scores: the learning rate, one for all parameters or one per name
-    fingerprint: str  # sha256 of the file
+    fingerprint: str  # sha256 of the file, or of the weights in the folder
 
     @property
     def key(self) -> str:
@@ -52,7 +56,7 @@ class Checkpoint:
 
     def weights(self) -> dict[str, Any]:
         """The tensors of the model, by name."""
-        return _read(self.path)[0]()
+        return folder_weights(self.path) if self.path.is_dir() else _read(self.path)[0]()
 
     def load_into(self, model: Any, backend: Any) -> Any:
         """The model with these weights. model: what `backend` works on. backend: a module from `sdi.backend`.
@@ -64,7 +68,7 @@ class Checkpoint:
             loaded = backend.with_weights(model, weights)
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
-        if sha256(self.path) != self.fingerprint:  # after loading: tensors are memory maps until copied
+        if _fingerprint(self.path) != self.fingerprint:  # after loading: tensors are memory maps until copied
             raise ValueError(f"checkpoint {self.path} changed while the run was going; start it again")
         return loaded
 
@@ -95,8 +99,9 @@ def find_checkpoints(
     by_file: dict[Path, Path] = {}
     for pattern in patterns:
         path = str(expand(pattern))
-        found = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True), key=_natural)
-        files = [Path(p) for p in found if Path(p).is_file() and not p.endswith(".json")]
+        found = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True), key=natural)
+        found = [path] if is_trainer_folder(Path(path)) else found
+        files = [Path(p) for p in found if _is_checkpoint(Path(p))]
         if not files:
             raise ValueError(f"checkpoints: {str(pattern)!r} names no file{_instead(found)}")
         for file in files:
@@ -111,7 +116,7 @@ def find_checkpoints(
     if given is not None and (not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(paths)):
         raise ValueError(f"eta must be a list with one weight for each of the {len(paths)} checkpoints, got {eta!r}")
     etas = [read_eta(path) for path in paths] if eta is None else list(eta)
-    points = [Checkpoint(path, check_eta(e, path), sha256(path)) for path, e in zip(paths, etas, strict=True)]
+    points = [Checkpoint(path, check_eta(e, path), _fingerprint(path)) for path, e in zip(paths, etas, strict=True)]
     known: dict[str, Path] = {}
     for point in points:
         if point.fingerprint in known:
@@ -121,6 +126,14 @@ def find_checkpoints(
     return points
 
 
+def _is_checkpoint(path: Path) -> bool:
+    return is_trainer_folder(path) or (path.is_file() and path.suffix != ".json")
+
+
+def _fingerprint(path: Path) -> str:
+    return folder_sha256(path) if path.is_dir() else sha256(path)
+
+
 def _instead(found: Sequence[str]) -> str:
     """A clause that says what to name instead, if a pattern matched a folder or the index of a split checkpoint."""
     for path in found:
@@ -128,8 +141,8 @@ def _instead(found: Sequence[str]) -> str:
             return f", but a folder; name the files in it, such as {str(Path(path) / '*.safetensors')!r}"
         if path.endswith(".index.json"):
             return (
-                f" that can be read: {Path(path).name} is the index of a checkpoint in several files, which is not "
-                "read; save the state dict in one file"
+                f" that can be read: {Path(path).name} is the index of a checkpoint in several files; name the "
+                "folder that holds it"
             )
     return ""
 
@@ -144,7 +157,7 @@ def read_eta(path: Path) -> Any:
             raise ValueError(f"sidecar {sidecar} is not JSON: {error}") from None
         if isinstance(content, dict) and "eta" in content:
             return content["eta"]
-    _, extra = _read(path)
+    _, extra = _read_folder(path) if path.is_dir() else _read(path)
     if "eta" in extra:
         return extra["eta"]
     if "optimiser" in extra:
@@ -153,6 +166,15 @@ def read_eta(path: Path) -> Any:
         f"no eta for checkpoint {path}: give eta=[...] with one learning rate per checkpoint, or write "
         f'{{"eta": ...}} to {sidecar.name} beside it, or save the optimiser\'s state in the checkpoint'
     )
+
+
+def _read_folder(folder: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+    """As `_read`, of a Trainer's folder: the rate of its own step, else the optimiser's state, else the last logged."""
+    logged = logged_eta(folder)
+    state = folder / OPTIMISER
+    if (logged is None or not logged[1]) and state.is_file():
+        return partial(folder_weights, folder), {"optimiser": _load_torch(state)}
+    return partial(folder_weights, folder), {} if logged is None else {"eta": logged[0]}
 
 
 def _optimiser_eta(state: Any, path: Path) -> Eta:
@@ -169,6 +191,14 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
         )
     named = {name: rate for group, rate in zip(groups, rates, strict=True) for name in group["param_names"]}
     return dict(zip(unwrapped(named), named.values(), strict=True))
+
+
+def shows_adam(path: Path) -> bool:
+    """Whether the optimiser's state in a checkpoint holds second moments, as Adam's and AdamW's do."""
+    _, extra = _read(path)
+    state = extra.get("optimiser", {}).get("state", {})
+    rows = state.values() if isinstance(state, Mapping) else ()
+    return any(isinstance(row, Mapping) and "exp_avg_sq" in row for row in rows)
 
 
 def check_eta(eta: Any, path: Path) -> Eta:
@@ -206,7 +236,8 @@ def _read(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
     return _read_torch(path)
 
 
-def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+def _load_torch(path: Path) -> Any:
+    """The content of a torch file, if it is nothing but tensors and plain containers."""
     import torch
 
     with path.open("rb") as file:
@@ -234,6 +265,13 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
                 f"save the state dict alone, best as safetensors ({reason})"
             ) from None
         raise ValueError(f"checkpoint {path} cannot be read, it may be truncated: {reason}") from None
+    return content
+
+
+def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+    import torch
+
+    content = _load_torch(path)
     if not isinstance(content, Mapping):
         raise ValueError(f"checkpoint {path} must hold a state dict, got {type(content).__name__}")
     state = next((content[key] for key in MODEL_KEYS if isinstance(content.get(key), Mapping)), content)
@@ -249,7 +287,3 @@ def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any
             f"checkpoint {path} must hold tensors, at the top or under one of {MODEL_KEYS}, got only {keys}"
         )
     return lambda: tensors, extra
-
-
-def _natural(path: str) -> list[Any]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]

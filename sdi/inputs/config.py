@@ -45,7 +45,7 @@ class Config:
     script: Path  # defines model(), loss(model, batch), train(), query()
     checkpoints: tuple[str, ...]  # globs
     body: tuple[str, ...]
-    step: str
+    step: str | tuple[str, ...]
     store: Path  # the run's folder; runs/NAME beside NAME.toml unless given
     result: Path  # result.safetensors in the store unless given
     end: str | None = None
@@ -66,7 +66,7 @@ class Config:
 OWN = tuple(f.name for f in fields(Config) if f.name != "settings")
 KEYS = (*OWN, *SETTINGS)
 NEEDED = ("script", "checkpoints", "body", "step")
-TEXTS = ("script", "step", "end", "store", "result")
+TEXTS = ("script", "end", "store", "result")
 
 
 def read_config(path: str | Path) -> Config:
@@ -87,6 +87,22 @@ def read_config(path: str | Path) -> Config:
     if missing:
         raise ValueError(f"config {path} lacks {_list(missing)}; it must have {_list(NEEDED)}")
     return _resolve({key: _typed(key, value, path) for key, value in content.items()}, path)
+
+
+def script_of(path: str | Path) -> Path:
+    """The script that a config names, or the script itself; for what needs neither loop nor checkpoints."""
+    path = expand(path)
+    if not path.is_file():
+        raise ValueError(f"config {path} does not exist")
+    if path.suffix == ".py":
+        return path.resolve()
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"config {path} is not TOML: {error}") from None
+    if "script" not in content:
+        raise ValueError(f"config {path} lacks script")
+    return (path.resolve().parent / expand(_typed("script", content["script"], path))).resolve()
 
 
 def _check_seal(path: Path, text: bytes, made_by: Any) -> None:
@@ -137,7 +153,7 @@ def _typed(key: str, value: Any, path: Path) -> Any:
         return value
     if key == "calls":
         rule, good = f"one of {CALLS}", value in CALLS
-    elif key in TEXTS:
+    elif key in TEXTS or (key == "step" and isinstance(value, str)):
         rule, good = "a text in quotes", isinstance(value, str) and value != ""
     else:
         kind: Any = (int, float) if key == "eta" else str

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 from inspect import getattr_static
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from sdi.inputs.batches import PLAIN
@@ -20,6 +20,7 @@ from sdi.inputs.code_text import ATTRIBUTES, GLOBALS, code_text, names_read
 from sdi.inputs.describe_value import LEVELS, described, is_library
 from sdi.loop import Loop
 
+MOST_SHOWN = 60  # letters of a value that a message shows as it is
 _being_described: set[int] = set()
 
 
@@ -49,7 +50,9 @@ def loop_names(model: Any, loop: Loop) -> dict[str, Any]:
     def name(entry: Any) -> Any:
         return entry if entry is None or isinstance(entry, str) else known.get(id(entry), type(entry).__qualname__)
 
-    names_of = {"body": [name(entry) for entry in loop.body], "step": name(loop.step), "end": name(loop.end)}
+    steps = [name(entry) for entry in loop.steps]
+    body, step = [name(entry) for entry in loop.body], steps if len(steps) > 1 else steps[0]
+    names_of = {"body": body, "step": step, "end": name(loop.end)}
     return names_of if loop.calls == "one" else {**names_of, "calls": loop.calls}
 
 
@@ -57,6 +60,41 @@ def loss_fingerprint(loss: Any) -> str:
     """A loss's name and a digest of its code, constants, defaults, closure, and the globals and attributes it reads."""
     name = getattr(loss, "__qualname__", type(loss).__qualname__)
     return f"{name} {_digest(_function(loss, LEVELS))}"
+
+
+def loss_parts(loss: Any) -> dict[str, str]:
+    """What `loss_fingerprint` looks at, by name: short values as they are, others as a digest."""
+    if isinstance(loss, partial):
+        given: dict[Any, Any] = {**dict(enumerate(loss.args, 1)), **loss.keywords}
+        return loss_parts(loss.func) | {f"argument {name}": _shown(value) for name, value in given.items()}
+    method = loss if hasattr(loss, "__code__") else getattr(type(loss), "forward", type(loss).__call__)
+    code = getattr(method, "__code__", None)
+    if code is None:
+        return {}
+    defaults, cells = getattr(method, "__defaults__", None) or (), getattr(method, "__closure__", None) or ()
+    arguments = code.co_varnames[: code.co_argcount][-len(defaults) :] if defaults else ()
+    scope = getattr(method, "__globals__", {})
+    owner = getattr(loss, "__self__", None) if isinstance(loss, MethodType) else None if method is loss else loss
+    named: dict[str, Any] = {f"default of {name}": value for name, value in zip(arguments, defaults, strict=True)}
+    named |= {f"default of {name}": value for name, value in (getattr(method, "__kwdefaults__", None) or {}).items()}
+    named |= {f"closure {n}": cell.cell_contents for n, cell in zip(code.co_freevars, cells, strict=True)}
+    named |= {f"global {name}": scope[name] for name in names_read(code, GLOBALS) if name in scope}
+    named |= {f"attribute {name}": value for name, value in plain(getattr(loss, "__dict__", {})).items()}
+    named |= {f"attribute {name}": value for name, value in (_read_of(owner, code, LEVELS) if owner else {}).items()}
+    shown = {name: _shown(value) for name, value in named.items() if not isinstance(value, ModuleType)}
+    return {"code": _digest(code_text(code)), **shown}
+
+
+def _shown(value: Any) -> str:
+    words = described(value, _nested, LEVELS - 1)
+    text = (
+        repr(value)
+        if isinstance(value, PLAIN)
+        else words
+        if isinstance(words, str)
+        else json.dumps(words, sort_keys=True)
+    )
+    return text if len(text) <= MOST_SHOWN else _digest(text)
 
 
 def class_fingerprint(cls: type) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +37,18 @@ def load_script(path: Path) -> Script:
             "train() and query()"
         )
     return Script(*(getattr(module, name) for name in FUNCTIONS))
+
+
+def load_functions(path: Path, names: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    """Run the file and return its functions of these names; an error names those that are missing."""
+    if not path.is_file():
+        raise ValueError(f"script {path} does not exist")
+    module = _run(path)
+    missing = [f"{name}()" for name in names if not callable(getattr(module, name, None))]
+    if missing:
+        wanted = ", ".join(f"{name}()" for name in names)
+        raise ValueError(f"script {path} does not define {', '.join(missing)}; it must define {wanted}")
+    return {name: getattr(module, name) for name in names}
 
 
 def where_in_script(error: BaseException, script: Path | None = None) -> str | None:

@@ -62,11 +62,13 @@ class Settings:
     shard: examples per file of the store. A killed run loses at most one unfinished file.
     audit: "first" checks the first batch of each side against autograd and some of its examples alone, proves of every
         batch that losses depend on their own examples alone or else asks by values, and runs one example alone in every
-        batch of a new size or number of steps, and for at most 3% of all examples; "every" checks all batches like the
+        batch of a new size or number of steps, and for at most 1% of all examples; "every" checks all batches like the
         first; "off" none.
     memory: "hooks" keeps the activations of the whole loop; "recompute" keeps the inputs of its units and runs these
         again in the backward pass; "auto" takes hooks as long as they fit into the budget.
     budget: bytes of memory that one pass may take; by default half of what is free.
+    loss_id: a name for the loss, by which a store knows it; change it whenever the loss means something else. By
+        default a store knows a loss by its code and by what that reads, and refuses any other.
     """
 
     m: Widths = 2048
@@ -83,6 +85,7 @@ class Settings:
     audit: Audit = "first"
     memory: Memory = "auto"
     budget: int | None = None
+    loss_id: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.m, Mapping):
@@ -105,6 +108,8 @@ class Settings:
                 "sketch must be a name, an import path, a class, or a mapping from patterns of parameter names to "
                 f"these, got {self.sketch!r}"
             )
+        if self.loss_id is not None and (not isinstance(self.loss_id, str) or not self.loss_id):
+            raise TypeError(f"loss_id must be a text that is not empty, got {self.loss_id!r}")
         if not isinstance(self.spread, bool | None):
             raise TypeError(f"spread must be true or false, got {self.spread!r}")
         if self.spread and (isinstance(self.m, Mapping) or self.m is None):
@@ -146,6 +151,7 @@ class SettingsArguments(TypedDict, total=False):
     audit: Audit
     memory: Memory
     budget: int | None
+    loss_id: str | None
 
 
 def _width(name: str, value: Any) -> int:

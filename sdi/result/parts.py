@@ -8,20 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from sdi.arguments import some_of
+from sdi.errors import nearest_or_first
 from sdi.files import expand
 from sdi.inputs.checkpoints import Checkpoint
-from sdi.result.labelled import Labelled
+from sdi.result.as_xarray import as_xarray
 from sdi.result.score_store import etas, stack, weigh
 from sdi.result.stream_top import read_steps
 from sdi.scores import products as scores
 from sdi.scores.standard_error import sizes, standard_error_by_parameter
 from sdi.store.store import Store
+
+if TYPE_CHECKING:
+    from xarray import DataArray
 
 Array = np.ndarray
 
@@ -31,10 +35,10 @@ class Parts:
     """The influence of some training examples on one query, split by parameter; what `parts` returns."""
 
     query: str  # its id
-    sdi: Labelled  # (train, parameter, step)
-    tracin: Labelled  # (train, parameter): the sum over steps, and what enters outside the loop
-    stderr: Labelled  # standard errors of sdi
-    tracin_stderr: Labelled  # standard errors of tracin
+    sdi: DataArray  # (train, parameter, step)
+    tracin: DataArray  # (train, parameter): the sum over steps, and what enters outside the loop
+    stderr: DataArray  # standard errors of sdi
+    tracin_stderr: DataArray  # standard errors of tracin
 
     def plot(self, path: str | Path, *, train: Any = None) -> None:
         """Draw the influence of one training example, with a row for each parameter (needs matplotlib).
@@ -43,7 +47,12 @@ class Parts:
         """
         from sdi.result.plot import plot_parts
 
-        plot_parts(self.sdi, self.query, expand(path), train)
+        names = [str(i) for i in self.sdi.coords["train"].values]
+        train = names[0] if train is None else str(train)
+        if train not in names:
+            raise ValueError(f"no train {train!r} among {len(names)}{nearest_or_first(train, names)}")
+        parameters = [str(name) for name in self.sdi.coords["parameter"].values]
+        plot_parts(self.sdi.sel(train=train).values, parameters, train, self.query, expand(path))
 
 
 def parts(
@@ -75,17 +84,17 @@ def parts(
             found.append(standard_error_by_parameter(store.sketch, a, b, eta, bars)[:, 0])
     coords: dict[str, tuple[Any, ...]] = {"train": tuple(train), "parameter": tuple(b.name for b in store.blocks)}
 
-    def labelled(arrays: Sequence[Array]) -> Labelled:
+    def labelled(name: str, arrays: Sequence[Array]) -> DataArray:
         total = stack(arrays).sum(axis=0)  # standard errors, too: all checkpoints share one sketch
         here = {**coords, "step": tuple(range(1, total.shape[2] + 1))} if total.ndim == 3 else coords
-        return Labelled(total, tuple(here), here)
+        return as_xarray(total, tuple(here), here, name)
 
     return Parts(
         query=str(query),
-        sdi=labelled(steps),
-        tracin=labelled(whole),
-        stderr=labelled([e.swapaxes(1, 2) for e in errors]),
-        tracin_stderr=labelled(whole_errors),
+        sdi=labelled("sdi", steps),
+        tracin=labelled("tracin", whole),
+        stderr=labelled("stderr", [e.swapaxes(1, 2) for e in errors]),
+        tracin_stderr=labelled("tracin_stderr", whole_errors),
     )
 
 

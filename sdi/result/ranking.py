@@ -21,7 +21,7 @@ Array = np.ndarray
 
 class TopRow(NamedTuple):
     rank: int
-    train: str
+    train: str  # the id of a training example, or the name of a group
     score: float
     stderr: float
     late: float  # share of |score| in the later half of the loop; NaN without steps
@@ -36,6 +36,7 @@ class Top:
     steps: str  # which steps were summed, in words
     by: str  # how it is sorted: "signed", "absolute" or "late"
     rows: tuple[TopRow, ...]
+    what: str = "train"  # what is ranked: training examples, or groups of them
 
     def __iter__(self) -> Iterator[TopRow]:
         return iter(self.rows)
@@ -46,7 +47,7 @@ class Top:
     def __str__(self) -> str:
         names = [printable(r.train) for r in self.rows]
         width = max([5, *map(len, names)])
-        head = f"{'rank':>4}  {'train':<{width}}  {'score':>11}  +- 95%"
+        head = f"{'rank':>4}  {self.what:<{width}}  {'score':>11}  +- 95%"
         lines = [f"query {printable(self.query)}, {self.steps}, by {self.by}", head]
         for r, name in zip(self.rows, names, strict=True):
             tie = "  ~ this and the next might change places" if r.tied else ""

@@ -1,6 +1,6 @@
 """The file format of a result: one safetensors file; its metadata hold the arrays' labels and a sha256 of the file.
 
-Version 1 had no seal: such a file is read as it is, as long as its labels make sense.
+Version 1 had no seal: such a file is read as it is, as long as its labels make sense. Versions 1 and 2 have no losses.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from sdi.result.labelled import Labelled
 from sdi.seal import HOLE, is_whole, sealed
 
-VERSION, UNSEALED = 2, 1
+VERSION, LOSSLESS, UNSEALED = 3, 2, 1
+Axes = Mapping[str, tuple[Any, ...]]  # the labels of each axis, by its name, in order
 KEYS = {"version", "mode", "labels", "info"}
 
 
-def result_bytes(mode: str, arrays: Mapping[str, Labelled], info: Mapping[str, Any]) -> bytes:
-    """The content of a result's file."""
-    labels = {n: {"dims": a.dims, "coords": {d: list(a.coords[d]) for d in a.dims}} for n, a in arrays.items()}
+def result_bytes(
+    mode: str, arrays: Mapping[str, np.ndarray], axes: Mapping[str, Axes], info: Mapping[str, Any]
+) -> bytes:
+    """The content of a result's file. axes: of each array."""
+    labels = {n: {"dims": list(a), "coords": {d: list(c) for d, c in a.items()}} for n, a in axes.items()}
     meta = {"sha256": HOLE, "version": VERSION, "mode": mode, "labels": labels, "info": dict(info)}
-    tensors = {n: np.ascontiguousarray(a.values) for n, a in arrays.items()}
+    tensors = {n: np.ascontiguousarray(arrays[n]) for n in axes}
     return sealed(save(tensors, metadata={"sdi": json.dumps(meta)}))
 
 
-def read_result(path: Path) -> tuple[str, dict[str, Labelled], dict[str, Any]]:
-    """The mode, the labelled arrays and the info of a file; refused if it is something else, or was altered."""
+def read_result(path: Path) -> tuple[str, dict[str, np.ndarray], dict[str, Axes], dict[str, Any]]:
+    """The mode, the arrays, their axes and the info of a file; refused if it is something else, or was altered."""
     try:
         with safe_open(path, framework="np") as file:
             meta = json.loads((file.metadata() or {}).get("sdi", "{}"))
@@ -44,10 +46,10 @@ def read_result(path: Path) -> tuple[str, dict[str, Labelled], dict[str, Any]]:
         labels = meta["labels"]
         if set(labels) != set(arrays) or not isinstance(meta["info"], dict):
             raise ValueError("other labels than arrays")
-        made = {name: _labelled(arrays[name], labels[name]) for name in labels}
+        axes = {name: _axes(arrays[name], labels[name]) for name in labels}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ValueError(f"{path} is not a result of sdi: its labels were altered") from None
-    return str(meta["mode"]), made, meta["info"]
+    return str(meta["mode"]), arrays, axes, meta["info"]
 
 
 class _Refused(Exception):
@@ -58,11 +60,11 @@ def _check(path: Path, meta: Any) -> None:
     if not isinstance(meta, dict) or not meta:
         raise _Refused(f"{path} is not a result of sdi: it is a safetensors file of something else")
     version = meta.get("version")
-    if type(version) is not int or version not in (UNSEALED, VERSION):
-        raise _Refused(f"{path} has version {version!r}, this sdi reads versions {UNSEALED} and {VERSION} of a result")
+    if type(version) is not int or version not in (UNSEALED, LOSSLESS, VERSION):
+        raise _Refused(f"{path} has version {version!r}, this sdi reads versions {UNSEALED} to {VERSION} of a result")
     if set(meta) != (KEYS if version == UNSEALED else KEYS | {"sha256"}):
         raise _Refused(f"{path} is not a result of sdi: its labels were altered")
-    if version == VERSION:
+    if version != UNSEALED:
         with path.open("rb") as file:
             head = file.read(8)
             head += file.read(int.from_bytes(head, "little"))
@@ -75,7 +77,10 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
         yield block
 
 
-def _labelled(values: np.ndarray, label: Mapping[str, Any]) -> Labelled:
+def _axes(values: np.ndarray, label: Mapping[str, Any]) -> Axes:
     if values.dtype.kind not in "fiu":
         raise ValueError(f"scores are numbers, got {values.dtype}")
-    return Labelled(values, tuple(label["dims"]), {d: tuple(c) for d, c in label["coords"].items()})
+    axes = {dim: tuple(label["coords"][dim]) for dim in label["dims"]}
+    if len(axes) != len(label["dims"]) or values.shape != tuple(map(len, axes.values())):
+        raise ValueError(f"labels of shape {[len(c) for c in axes.values()]} for numbers of shape {values.shape}")
+    return axes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,9 @@ from jaxtyping import Float
 
 from sdi.errors import NonFiniteError
 from sdi.inputs.checkpoints import Checkpoint
-from sdi.result.labelled import Labelled
-from sdi.result.result import STEP_AXES, Result
+from sdi.result.result import LOSS, Result, axes_of
 from sdi.scores import products as scores
-from sdi.scores.standard_error import doubts, sizes, standard_error
+from sdi.scores.standard_error import block_norms, doubts, sizes, standard_error
 from sdi.store.features import Features
 from sdi.store.store import Store
 
@@ -31,7 +31,8 @@ def score(
 ) -> Result:
     """Scores of these examples, weighted by eta and summed over checkpoints, with their standard errors."""
     bars = store.bars(stderr)
-    by_checkpoint, outside, errors, total_errors, taus = [], [], [], [], []
+    by_checkpoint, outside, errors, total_errors, taus, losses = [], [], [], [], [], []
+    reached = np.zeros(len(store.blocks), dtype=bool)
     for checkpoint in checkpoints:
         train = store.read(checkpoint.key, "train", train_ids)
         query = store.read(checkpoint.key, "query", query_ids)
@@ -54,11 +55,15 @@ def score(
         errors.append(_stderr(store, train, query, eta, mode, bars))
         total_errors.append(_stderr(store, train, query, eta, "tracin", bars))
         taus.append(train.tau if mode == "train" else query.tau)
-    info = {**info, "notes": [*info.get("notes", []), *doubts(store.sketch, bars)]}
+        losses.append(query.losses)
+        reached |= (block_norms(train.g, train) > 0).any(axis=0) | (block_norms(query.g, query) > 0).any(axis=0)
+    silent = [f"{b.name!r}" for b, moved in zip(store.blocks, reached, strict=True) if not moved]
+    notes = [f"no example's gradient reaches {', '.join(silent)}: zeros stand for it"] if silent else []
+    info = {**info, "notes": [*info.get("notes", []), *notes, *doubts(store.sketch, bars)]}
     if "settings" in info:
         info["settings"] = {**info["settings"], "stderr": bars}
     return make_result(
-        checkpoints, train_ids, query_ids, mode, by_checkpoint, outside, errors, total_errors, taus, info
+        checkpoints, train_ids, query_ids, mode, by_checkpoint, outside, errors, total_errors, taus, losses, info
     )
 
 
@@ -72,26 +77,32 @@ def make_result(
     stderr: Sequence[Array],
     total_stderr: Sequence[Array],
     taus: Sequence[Array],
+    losses: Sequence[Array | None],
     info: Mapping[str, Any],
 ) -> Result:
-    """A Result from one array per checkpoint of each kind; where checkpoints differ in steps, zeros fill up."""
+    """A Result from one array per checkpoint of each kind; where checkpoints differ in steps, zeros fill up.
+
+    losses: of the queries; None for a checkpoint where they are not known.
+    """
     by_checkpoint = stack(main)
-    dims = ("train", "query", *STEP_AXES[mode])
-    coords: dict[str, tuple[Any, ...]] = {
+    steps = axes_of(mode)["by_checkpoint"][3:]
+    labels: dict[str, tuple[Any, ...]] = {
         "checkpoint": tuple(c.key for c in checkpoints),
         "train": tuple(train_ids),
         "query": tuple(query_ids),
-        **{dim: tuple(range(1, size + 1)) for dim, size in zip(dims[2:], by_checkpoint.shape[3:], strict=True)},
+        **{dim: tuple(range(1, size + 1)) for dim, size in zip(steps, by_checkpoint.shape[3:], strict=True)},
     }
-    return Result(
-        mode=mode,
-        by_checkpoint=Labelled(by_checkpoint, ("checkpoint", *dims), coords),
-        outside=Labelled(np.sum(outside, axis=0), dims[:2], coords),
-        stderr=Labelled(stack(stderr).sum(axis=0), dims, coords),
-        tracin_stderr=Labelled(np.sum(total_stderr, axis=0), dims[:2], coords),
-        tau=Labelled(np.max(taus, axis=0), ("train" if mode == "train" else "query",), coords),
-        info=dict(info),
-    )
+    arrays: dict[str, Array] = {
+        "by_checkpoint": by_checkpoint,
+        "outside": np.sum(outside, axis=0),
+        "stderr": stack(stderr).sum(axis=0),
+        "tracin_stderr": np.sum(total_stderr, axis=0),
+        "tau": np.max(taus, axis=0),
+    }
+    known = [part for part in losses if part is not None]
+    if len(known) == len(checkpoints):
+        arrays[LOSS] = np.stack(known)
+    return Result(mode, labels, arrays, dict(info))
 
 
 def stack(arrays: Sequence[Array]) -> Array:
@@ -112,7 +123,7 @@ def weigh(features: Features, eta: Float[Array, "P"]) -> Features:
         values = features.values * columns
         outside = None if features.outside is None else features.outside * columns
     try:
-        return Features(values, features.tau, features.blocks, features.sketch, outside, features.ids)
+        return replace(features, values=values, outside=outside)
     except NonFiniteError:  # not the gradients' fault: they were finite
         raise NonFiniteError(
             f"eta {eta.max():g} is too large: times a gradient, it does not fit into {values.dtype}; give a smaller "

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from sdi.arguments import some_of
+from sdi.inputs.batches import in_order
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.result.ranking import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
 from sdi.result.score_store import etas, weigh
@@ -150,7 +151,7 @@ def _padded(f: Features, tau: int) -> Features:
     if f.phi.shape[1] == tau:
         return f
     values = np.pad(f.phi, ((0, 0), (0, tau - f.phi.shape[1]), (0, 0)))
-    return Features(values, f.tau, f.blocks, f.sketch, f.outside, f.ids)
+    return Features(values, f.tau, f.blocks, f.sketch, f.outside, f.ids, losses=f.losses)
 
 
 def stream_best(
@@ -162,49 +163,48 @@ def stream_best(
     train: Sequence[str] | None = None,
 ) -> list[list[str]]:
     """For each target, the ids of the k training examples with the largest keys, best first; without keys of -inf."""
-    ids: list[str] = []
+    ids = in_order(store.rows(checkpoints[0].key, "train") if train is None else train)
+    rank = {i: k for k, i in enumerate(ids)}  # by which equals are ordered, as in a result
     best: Best | None = None
     transposed = [np.ascontiguousarray(c.T) for c in columns]
     for names, parts in train_blocks(store, checkpoints, train):
         scores = sum(part @ c for part, c in zip(parts, transposed, strict=True))
         keys = keys_of(np.asarray(scores))
         best = Best(keys.shape[1], k) if best is None else best
-        best.merge(keys, len(ids))
-        ids += names
+        best.merge(keys, np.array([rank[i] for i in names]))
     if best is None:
         raise ValueError(f"store {store.path} holds no training examples")
     return [[ids[i] for i in row] for row in best.indices()]
 
 
 class Best:
-    """The k largest keys seen so far for each target."""
+    """The k largest keys seen so far for each target; among equals, those of lower rank."""
 
     def __init__(self, targets: int, k: int) -> None:
         self.k = k
         self.keys = np.full((targets, 0), -np.inf)
         self.at = np.zeros((targets, 0), dtype=np.int64)
 
-    def merge(self, keys: Float[Array, "b T"], offset: int) -> None:
-        new = np.broadcast_to(np.arange(offset, offset + len(keys)), keys.T.shape)
+    def merge(self, keys: Float[Array, "b T"], ranks: Int[Array, "b"]) -> None:
+        new = np.broadcast_to(ranks, keys.T.shape)
         at = np.concatenate([self.at, new], axis=1)
         keys = np.concatenate([self.keys, keys.T], axis=1)
         if keys.shape[1] > self.k:
-            # What stands further left came earlier: among equals, a stable sort keeps it.
             cut = np.partition(keys, keys.shape[1] - self.k, axis=1)[:, -self.k, None]
-            keep = np.stack([self._first(row, c) for row, c in zip(keys, cut[:, 0], strict=True)])
+            keep = np.stack([self._first(row, c, r) for row, c, r in zip(keys, cut[:, 0], at, strict=True)])
             keys, at = np.take_along_axis(keys, keep, 1), np.take_along_axis(at, keep, 1)
         self.keys, self.at = keys, at
 
-    def _first(self, row: Float[Array, "b"], cut: float) -> Int[Array, "k"]:
-        """The places of the k largest, in the order they stand; of those equal to the cut, the first."""
-        above = np.flatnonzero(row > cut)
-        equal = np.flatnonzero(row == cut)[: self.k - len(above)]
-        return np.sort(np.concatenate([above, equal]))
+    def _first(self, row: Float[Array, "b"], cut: float, ranks: Int[Array, "b"]) -> Int[Array, "k"]:
+        """The places of the k largest; of those equal to the cut, the ones of lowest rank."""
+        above, equal = np.flatnonzero(row > cut), np.flatnonzero(row == cut)
+        equal = equal[np.argsort(ranks[equal])][: self.k - len(above)]
+        return np.concatenate([above, equal])
 
     def indices(self) -> list[list[int]]:
         out = []
         for keys, at in zip(self.keys, self.at, strict=True):
-            order = np.argsort(-keys, kind="stable")
+            order = np.lexsort((at, -keys))
             out.append([int(at[i]) for i in order if keys[i] > -np.inf])
         return out
 

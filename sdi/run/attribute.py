@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +14,31 @@ from typing_extensions import Unpack
 from sdi.backends import backend as backend_named
 from sdi.errors import StoreError
 from sdi.files import expand
-from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
-from sdi.inputs.fingerprint import loop_names, loss_fingerprint, model_fingerprint
+from sdi.inputs.checkpoints import Checkpoint, find_checkpoints, shows_adam
+from sdi.inputs.fingerprint import loop_names, loss_fingerprint, loss_parts, model_fingerprint
 from sdi.inputs.frozen import frozen_note
 from sdi.inputs.settings import Settings, SettingsArguments, changed, takes_settings
 from sdi.loop import Loop, check_loop
-from sdi.result.labelled import Labelled
 from sdi.result.result import Result
 from sdi.result.score_store import score
 from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
 from sdi.run.fill import Job, Progress, Side, fill
+from sdi.run.progress_bar import telling
+from sdi.run.run_record import save_record
 from sdi.run.score_exactly import score_exactly
 from sdi.run.spread_pilot import run_widths, settled
 from sdi.scores.standard_error import Z95
 from sdi.sketch.load import sketch_text
+from sdi.store.manifest import LOSS_PARTS
 from sdi.store.store import Store
 from sdi.version import __version__
 
 RECORDED = ("m", "spread", "seed", "family", "sketch", "repeats", "mode", "backend", "stderr")  # in a result
+
+ADAM = (
+    "trained by Adam, as the optimiser's state shows: it does not step along the gradient, so a score ranks examples "
+    "and is no loss change; sdi.through_training predicts those"
+)
 
 
 @takes_settings
@@ -44,7 +52,7 @@ def attribute(
     query: Iterable[Any],
     eta: Sequence[float] | None = None,
     store: str | Path | None = None,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[Progress], None] | bool = False,
     settings: Settings | None = None,
     **changes: Unpack[SettingsArguments],
 ) -> Result:
@@ -58,7 +66,8 @@ def attribute(
         of an example is its batch's "id", or a digest.
     eta: the weight of each checkpoint, its learning rate; by default what the checkpoints themselves say.
     store: a folder to keep features in. A run that was stopped goes on where it was; a new query set reuses the rest.
-    progress: called after every batch with how far the run is.
+    progress: True draws a bar on a terminal or in a notebook; a function is called after every batch with how far the
+        run is.
     settings: all of the settings below at once; keywords change some of them.
     """
     settings = changed(settings, changes, "attribute")
@@ -75,6 +84,7 @@ def attribute(
             )
     settings = settled(settings, None if store is None else expand(store), train)
     info = run_info(points, settings, frozen_note(model, loop))
+    bar = telling(progress, (train, query), len(points) * settings.repeats)
     sides = {"train": Side("train", train), "query": Side("query", query)}
     if settings.backend == "exact":
         if store is not None:
@@ -83,12 +93,15 @@ def attribute(
             raise ValueError(
                 f"repeats must be 1 with backend='exact', which has no sketch to draw again, got {settings.repeats}"
             )
-        return score_exactly(model, loss, loop, points, sides, settings, info, progress)
-    job = Job(backend_named(settings.backend), model, loss, loop, settings, progress)
-    with tempfile.TemporaryDirectory(prefix="sdi-") as scratch:
+        with bar as tell:
+            return score_exactly(model, loss, loop, points, sides, settings, info, tell)
+    with tempfile.TemporaryDirectory(prefix="sdi-") as scratch, bar as tell:
+        job = Job(backend_named(settings.backend), model, loss, loop, settings, tell)
         folder = Path(scratch) if store is None else expand(store)
         stores = make_stores(folder, job, points, sides)
         ids = fill(stores, job, points, sides)
+        if store is not None:
+            save_record(folder, settings, points, ids, folder / "result.safetensors", scored=False)
         names = (ids["train"], ids["query"], settings.mode, info, settings.stderr)
         results = [score(one, points, *names) for one in stores]
     return results[0] if settings.repeats == 1 else average(results)
@@ -116,12 +129,19 @@ def store_config(model: Any, loss: Any, loop: Loop, settings: Settings) -> dict[
     return {
         **({"spread": settings.m} if settings.spread else {}),
         "model": model_fingerprint(model),
-        "loss": loss_fingerprint(loss),
+        **_loss_config(loss, settings.loss_id),
         "loop": loop_names(model, loop),
         "backend": settings.backend,
         "steps": settings.keeps_steps,
         "dtype": settings.dtype,
     }
+
+
+def _loss_config(loss: Any, loss_id: str | None) -> dict[str, Any]:
+    """What a store knows a loss by: the id it was given; or a digest, and its parts, to say which one changed."""
+    if loss_id is not None:
+        return {"loss": f"id {loss_id!r}"}
+    return {"loss": loss_fingerprint(loss), LOSS_PARTS: loss_parts(loss)}
 
 
 def average(results: Sequence[Result]) -> Result:
@@ -135,24 +155,16 @@ def average(results: Sequence[Result]) -> Result:
     first, R = results[0], len(results)
     factor = stdtrit(R - 1, 0.975) / Z95 / np.sqrt(R)
 
-    def mean(name: str) -> Labelled:
-        arrays = [getattr(r, name) for r in results]
-        return Labelled(np.mean([a.values for a in arrays], axis=0), arrays[0].dims, arrays[0].coords)
+    def spread(parts: Sequence[np.ndarray]) -> np.ndarray:
+        return np.asarray(factor * np.std(parts, axis=0, ddof=1, dtype=np.float64))
 
-    def spread(name: str) -> Labelled:
-        arrays = [getattr(r, name) for r in results]
-        spread = np.std([a.values for a in arrays], axis=0, ddof=1, dtype=np.float64)
-        return Labelled(factor * spread, arrays[0].dims, arrays[0].coords)
-
-    return Result(
-        mode=first.mode,
-        by_checkpoint=mean("by_checkpoint"),
-        outside=mean("outside"),
-        stderr=spread("sdi"),
-        tracin_stderr=spread("tracin"),
-        tau=first.tau,
-        info=first.info,
-    )
+    changed_arrays = {
+        "by_checkpoint": np.mean([r.arrays["by_checkpoint"] for r in results], axis=0),
+        "outside": np.mean([r.arrays["outside"] for r in results], axis=0),
+        "stderr": spread([r.sdi_values for r in results]),
+        "tracin_stderr": spread([r.tracin_values for r in results]),
+    }
+    return replace(first, arrays={**first.arrays, **changed_arrays})
 
 
 def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[str] = ()) -> dict[str, Any]:
@@ -165,6 +177,8 @@ def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[st
             notes.append(f"checkpoint {p.path.name} has eta 0 and adds nothing")
         elif zero:
             notes.append(f"checkpoint {p.path.name} has eta 0 for {', '.join(zero)}, which add nothing")
+    if any(shows_adam(p.path) for p in points if p.path.is_file()):
+        notes.append(ADAM)
     etas = {p.key: p.eta for p in points}
     recorded = {name: getattr(settings, name) for name in RECORDED}
     recorded["m"] = None if settings.backend == "exact" else settings.m

@@ -9,7 +9,7 @@ from typing import Any
 
 from sdi.backends import Backend
 from sdi.errors import AuditError, StoreError
-from sdi.inputs.batches import Examples, count_examples, read_batches, shapes_of, take_examples
+from sdi.inputs.batches import Examples, count_examples, in_order, read_batches, shapes_of, take_examples
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.inputs.settings import Settings
 from sdi.loop import Loop
@@ -47,7 +47,7 @@ def fill(
     checkpoints: Sequence[Checkpoint],
     sides: Mapping[str, Side],
 ) -> dict[str, tuple[str, ...]]:
-    """Make the features that the stores lack, and return the ids of each side in the order of its loader.
+    """Make the features that the stores lack, and return the ids of each side in the order of a result.
 
     Several stores, of one model with several sketches, are filled checkpoint by checkpoint, each loaded once.
     """
@@ -82,7 +82,7 @@ class Side:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        return tuple(self.contents or ())
+        return in_order(self.contents or ())
 
     def look(self) -> None:
         """Read the loader once for its ids alone, so that errors in them are raised before any work is done.

@@ -1,7 +1,7 @@
 """RunRecord: what a run used, in `run.json` in its folder, so that looking at the folder runs no code.
 
 `run.toml` says how to do the run again, which takes its script; this says what came of it: checkpoints with their eta,
-the examples of each side in the order of their loaders, and which store and result hold their features and scores.
+the ids of the examples of each side, and which store and result hold their features and scores.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class RunRecord:
     def find_result(self) -> Path:
         """The file of the result that the run saved; refused if there is none, or another."""
         if self.result_sha256 is None:
-            raise StoreError(f"the last run in {self.folder} made features only; `sdi score CONFIG` makes a result")
+            raise StoreError(
+                f"the last run in {self.folder} saved no result; name the file that `Result.save` wrote, or make one "
+                "with `sdi score CONFIG`"
+            )
         if not self.result.is_file() or sha256(self.result) != self.result_sha256:
             raise StoreError(
                 f"{self.result} is not the result that {self.folder / RECORD_FILE} names; name the file itself to look "

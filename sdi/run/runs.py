@@ -5,7 +5,7 @@ Everything in a run's folder comes from here: the store's own files, `run.toml`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from sdi.backends import backend as backend_named
 from sdi.errors import StoreError
-from sdi.inputs.batches import read_batches
+from sdi.inputs.batches import in_order, read_batches
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.inputs.config import Config, read_config, save_run
 from sdi.inputs.script import Script, load_script
@@ -46,10 +46,9 @@ class Loader:
         again = iter(self.first)
         return iter(self.make()) if again is self.first else again
 
-    @property
-    def batches(self) -> int | None:
-        """The number of batches, if the loader has a length; else None."""
-        return len(self.first) if isinstance(self.first, Sized) else None
+    def __len__(self) -> int:
+        """The number of batches; TypeError if it is not known."""
+        return len(self.first)  # type: ignore[arg-type]
 
 
 @dataclass
@@ -86,9 +85,9 @@ class Run:
         return {"train": Loader(self.script.train), "query": Loader(self.script.query)}
 
     def ids(self) -> dict[str, tuple[str, ...]]:
-        """The ids of each side in the order of its loader."""
+        """The ids of each side in the order of a result."""
         return {
-            side: tuple(i for part in read_batches(loader, side) for i in part.ids)
+            side: in_order(i for part in read_batches(loader, side) for i in part.ids)
             for side, loader in self.loaders.items()
         }
 
@@ -206,7 +205,7 @@ def open_stores(the: Run, loss: Any = None) -> list[Store]:
         store = Store(place)
         old = store.manifest["config"]
         new = {**the.made_with(None, loss), "model": old.get("model")}
-        new["loss"] = old.get("loss") if loss is None else new["loss"]
+        new["loss"] = old.get("loss") if loss is None and the.settings.loss_id is None else new["loss"]
         sketch = the.draw({b.name: b.shape for b in store.blocks}, seed)
         found = {"config": old, "sketch": store.sketch.label}
         different = list(differences(found, {"config": new, "sketch": sketch.label}))
@@ -222,6 +221,6 @@ def _save(the: Run, result: Result) -> Result:
     the.config.result.parent.mkdir(parents=True, exist_ok=True)
     the.save()
     result.save(the.config.result)
-    ids = {side: result.tracin.coords[side] for side in ("train", "query")}
+    ids = {side: result.labels[side] for side in ("train", "query")}
     save_record(the.config.store, the.config.settings, the.points, ids, the.config.result)
     return result

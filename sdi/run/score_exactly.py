@@ -34,7 +34,7 @@ def score_exactly(
             raise ValueError(f"eta of {point.path} must be one number with backend='exact'; use m=None instead")
     sides["query"].look()
     fast = room("fast")
-    main, outside, taus = [], [], []
+    main, outside, taus, losses = [], [], [], []
     with fast.weights_kept(model):
         for k, point in enumerate(points):
             point.load_into(model, fast)
@@ -57,9 +57,10 @@ def score_exactly(
             main.append(point.eta * (scores.sdi if mode == "query" else scores.tracin)[rows])
             outside.append(point.eta * scores.outside[rows] * (mode == "query"))
             taus.append(scores.tau[places["query"]])
+            losses.append(scores.losses[places["query"]])
             for name, side in sides.items():
                 progress(Progress(k + 1, len(points), name, len(side.ids), 0))
     no_error = [np.zeros(part.shape) for part in main]
     total = [np.zeros(part.shape) for part in outside]
     train, query = sides["train"].ids, sides["query"].ids
-    return make_result(points, train, query, mode, main, outside, no_error, total, taus, info)
+    return make_result(points, train, query, mode, main, outside, no_error, total, taus, losses, info)

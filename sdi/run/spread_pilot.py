@@ -58,12 +58,12 @@ def pilot_widths(job: Job, points: Sequence[Checkpoint], train: Iterable[Any], m
     sizes = {name: prod(shape) for name, shape in shapes.items()}
     sketch = SketchMap.draw(shapes, WIDTH, SEED)
     total = dict.fromkeys(shapes, 0.0)
-    batch = _first_examples(train)
+    batch, ids = _first_examples(train)
     with job.backend.weights_kept(job.model):
         for point in points:
             model = point.load_into(job.model, job.backend)
             options = {**job.settings.pass_options, "audit": "off"}  # the run has its own
-            features = job.backend.Featurizer(model, job.loss, loop=job.loop, sketch=sketch, **options)(batch)
+            features = job.backend.Featurizer(model, job.loss, loop=job.loop, sketch=sketch, **options)(batch, ids)
             for name, cost in costs(features).items():
                 total[name] += point.eta_of(name) ** 2 * cost
     return best_widths(total, sizes, m)
@@ -78,13 +78,13 @@ def stored_widths(place: Path) -> dict[str, int] | None:
     return dict(m) if isinstance(m, Mapping) else None
 
 
-def _first_examples(train: Iterable[Any]) -> Any:
+def _first_examples(train: Iterable[Any]) -> tuple[Any, tuple[str, ...]]:
     again = iter(train)
     if again is train:
         raise ValueError("train must be a list or a DataLoader with spread, which reads its first batch twice")
     first = next(again, None)
     if first is None:
         raise ValueError("train gave no examples; it must be a list or a DataLoader that is not empty")
-    batch = name_examples(first).batch
+    batch, ids, _ = name_examples(first)
     n = count_examples(batch)
-    return batch if n <= EXAMPLES else take_examples(batch, slice(0, EXAMPLES), n)
+    return (batch if n <= EXAMPLES else take_examples(batch, slice(0, EXAMPLES), n)), ids[:EXAMPLES]

@@ -13,7 +13,7 @@ The functions keep the dtype they are given, so Fractions give exact answers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, sqrt
+from math import floor, sqrt
 from typing import Any
 
 import numpy as np
@@ -120,9 +120,8 @@ def smallest_m(relative_error: float, power_of_two: bool = False) -> int:
         while tensor_sketch_factor(m) > target:
             m *= 2
         return m
-    # 2c/m^2 + 6/m <= t holds for every m above the root of t m^2 - 6 m - 4 = 0, and for some smaller odd m.
-    start = max(1, ceil((3 + sqrt(9 + 4 * target)) / target) - 3)
-    m = max(1, min(start, ceil((3 + sqrt(9 + 2 * target)) / target) - 2))
+    # For odd m, 2/m^2 + 6/m <= t holds from the root of t m^2 - 6 m - 2 = 0 on; for even m from a little later on.
+    m = max(1, floor((3 + sqrt(9 + 2 * target)) / target))
     while tensor_sketch_factor(m) > target:
         m += 1
     return m

@@ -38,6 +38,7 @@ class Features:
     outside: Float[Array, "n D"] | None = None  # the part of g from outside the loop; None if there is none
     ids: tuple[str, ...] = ()  # of the examples; by default "0", "1", ...
     fingerprints: dict[str, str] = field(default_factory=dict)  # of the model and the data
+    losses: Float[Array, "n"] | None = None  # of the examples; None where they are not known
 
     def __post_init__(self) -> None:
         n = len(self.values)
@@ -50,6 +51,8 @@ class Features:
             )
         if self.outside is not None and self.outside.shape != (n, width):
             raise ValueError(f"outside must have shape {(n, width)}, got {self.outside.shape}")
+        if self.losses is not None and self.losses.shape != (n,):
+            raise ValueError(f"losses must have shape {(n,)}, got {self.losses.shape}")
         tau = np.asarray(self.tau)
         if n and tau.dtype.kind not in "iu":
             raise TypeError(f"tau must hold integers, got {tau.dtype}")
@@ -127,6 +130,7 @@ class Features:
             steps = max(v.shape[1] for v in values)
             values = [np.pad(v, ((0, 0), (0, steps - v.shape[1]), (0, 0))) for v in values]
         ids = tuple(i for part in parts for i in part.ids)
+        losses = [part.losses for part in parts if part.losses is not None]
         outside = None
         if any(part.outside is not None for part in parts):
             outside = np.concatenate([np.zeros_like(p.g) if p.outside is None else p.outside for p in parts])
@@ -138,6 +142,7 @@ class Features:
             outside=outside,
             ids=() if all(part.ids == _numbered(len(part.ids)) for part in parts) else ids,
             fingerprints=first.fingerprints,
+            losses=None if len(losses) < len(parts) else np.concatenate(losses),
         )
 
     def check_matches(self, other: Features, names: Sequence[str] = ("train", "query")) -> None:

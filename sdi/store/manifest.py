@@ -17,6 +17,7 @@ from sdi.sketch.sketch_map import SketchMap
 from sdi.version import __version__
 
 VERSION, UNSEALED = 2, 1
+LOSS_PARTS = "loss_parts"  # in a config, beside "loss": what explains a difference there, and makes none itself
 FORM = ("sha256", "version", "sdi", "stderr")  # what says nothing of the features
 
 
@@ -79,10 +80,25 @@ def refuse_other(old: Mapping[str, Any], new: Mapping[str, Any], path: Path) -> 
         raise StoreError(f"store {path} was made with other settings; use them, or a new folder:\n  {lines}")
 
 
+def _changed_parts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """The parts of a changed loss that differ, by name, where both are known and the loss has the name it had."""
+    one, other = str(old.get("loss")), str(new.get("loss"))
+    if one != other and one.split(" ")[0] == other.split(" ")[0]:
+        parts: list[dict[str, Any]] = [p if isinstance(p := x.get(LOSS_PARTS), dict) else {} for x in (old, new)]
+        before, now = parts
+        if not before or not now:
+            return
+        for name in sorted(set(before) | set(now)):
+            if before.get(name) != now.get(name):
+                yield f"loss, {name}: {before.get(name, 'none')} in the store, {now.get(name, 'none')} now"
+
+
 def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Where two manifests differ, one line each."""
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted(set(old) | set(new)):
+        names = list(_changed_parts(old, new))
+        yield from names
+        for key in sorted((set(old) | set(new)) - {LOSS_PARTS} - ({"loss"} if names else set())):
             yield from differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
     elif old != new:
         yield f"{path}: {old!r} in the store, {new!r} now"

@@ -1,4 +1,4 @@
-"""The arrays of a shard: features as they are, or in float16 divided by a power of two for every step."""
+"""The arrays of a shard: features as they are, or in float16 divided by a power of two for every step; and losses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from sdi.errors import StoreError
 from sdi.store.features import Features
+
+LOSS = "loss"  # an array of a shard, which shards of older versions do not have
 
 
 def encoded(features: Features, dtype: np.dtype, shard: Path) -> dict[str, np.ndarray]:
@@ -24,6 +26,8 @@ def encoded(features: Features, dtype: np.dtype, shard: Path) -> dict[str, np.nd
     with np.errstate(over="ignore"):
         out = {name: x.astype(dtype) for name, x in tensors.items()}
         out |= {f"{name}.scale": scale.astype(np.float32) for name, scale in scales.items()}
+    if features.losses is not None:
+        out[LOSS] = features.losses.astype(np.float64)
     for name, x in out.items():
         if not np.isfinite(x).all():
             raise StoreError(f"{name} of shard {shard} do not fit into {dtype}; use dtype='float64'")

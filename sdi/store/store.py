@@ -37,7 +37,7 @@ from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
 from sdi.store.lock import locked
 from sdi.store.manifest import UNSEALED, make_manifest, manifest_text, read_manifest, read_sketch, refuse_other
-from sdi.store.shard_format import decoded, encoded
+from sdi.store.shard_format import LOSS, decoded, encoded
 from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
 
 OF_RUNS = ("run.toml", "run.json", "result.safetensors")
@@ -176,7 +176,9 @@ class Store:
             if outside is not None and "outside" in parts[row.shard]:
                 outside[k] = decoded(parts[row.shard], "outside", slice(row.row, row.row + 1))[0]
         tau = np.array([row.tau for row in found], dtype=np.int64)
-        return Features(values, tau, self.blocks, self.sketch.label, outside, tuple(ids))
+        known = all(LOSS in part for part in parts.values())
+        losses = np.array([parts[row.shard][LOSS][row.row] for row in found], dtype=np.float64) if known else None
+        return Features(values, tau, self.blocks, self.sketch.label, outside, tuple(ids), losses=losses)
 
     def open_shard(self, shard: Path) -> dict[str, np.ndarray]:
         """The arrays of a shard, mapped, not read; checked against its sha256 the first time."""

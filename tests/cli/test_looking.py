@@ -69,7 +69,7 @@ def test_a_result_that_the_run_did_not_save_is_named_not_shown(project):
     call("top", result, "--query", "q-2")
     call("featurize", other)
     said = call("top", project / "runs/other", "--query", "q-2", code=2).stderr
-    assert "made features only; `sdi score CONFIG` makes a result" in said
+    assert "saved no result; name the file that `Result.save` wrote, or make one with `sdi score CONFIG`" in said
 
 
 def test_a_folder_without_a_record_asks_for_the_config(project, tmp_path):

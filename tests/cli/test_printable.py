@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
-import numpy as np
 import pytest
 import typer
 from cli_cases import call, edit, made, project
+from result_cases import make_result
 
 import sdi
 from sdi.cli.exit_codes import end
-from sdi.result.labelled import Labelled
 from sdi.result.ranking import Top, TopRow
 
 __all__ = ["made", "project"]
@@ -76,7 +76,8 @@ def test_a_line_in_a_message_cannot_pass_for_another_message(capsys):
 
 
 def test_labels_are_shown_as_python_shows_them():
-    a = Labelled(np.zeros(1), ("train",), {"train": (EVIL,)})
-    with pytest.raises(ValueError, match="there is only") as refused:
-        a.sel(train="x")
+    result = make_result()
+    result = replace(result, labels={**result.labels, "query": (EVIL, "q-1", "q-2")})
+    with pytest.raises(ValueError, match="there are only") as refused:
+        result.top(1, query="x")
     assert is_clean(str(refused.value))

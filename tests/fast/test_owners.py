@@ -15,6 +15,7 @@ from sdi import SketchMap
 from sdi.errors import AuditError
 from sdi.fast import Featurizer, body_shapes, featurize
 from sdi.fast.follow.owners import by_example, find_owners, in_order, loss_weights
+from sdi.loop import Loop
 
 
 class Scale(nn.Module):
@@ -189,3 +190,22 @@ def test_rows_of_nobody_are_left_out() -> None:
     assert owners.tolist() == [-1, 1, -1, 0]
     assert not in_order(owners, 2)
     assert by_example(torch.tensor([5.0, 6.0, 7.0, 8.0]), owners, 2).tolist() == [[8.0], [6.0]]
+
+
+def test_rows_that_are_in_doubt_only_once_a_unit_was_run_again_are_found_out_by_values() -> None:
+    """A residual stream shows the rows of `join` before `cell`, which is called for each example, is run again."""
+
+    class EachAlone(Own):
+        def __init__(self) -> None:
+            super().__init__()
+            self.join = nn.Linear(D, D, dtype=torch.float64)
+
+        def loop(self, h: Tensor, batch: Any) -> Tensor:
+            for _ in range(3):
+                h = self.join(h)
+                h = torch.tanh(h + torch.cat([self.core(x[None]) for x in h]))
+            return h
+
+    model, batch = EachAlone(), make_xy(4)
+    loop = Loop(body=["join", "core"], step="join")
+    is_truth(featurize(model, squares, batch, loop=loop, memory="recompute"), model, batch)

@@ -45,7 +45,8 @@ def test_every_python_block_runs(tmp_path, monkeypatch, capsys):
     assert "query q-2, steps 4 to 6 of 6" in said
     assert "2 parameters, 6 steps" in said
     assert (tmp_path / "trajectory.png").stat().st_size > 0
-    (line,) = (line for line in blocks("README.md", "shell")[0].splitlines() if line.startswith("sdi top"))
+    lines = blocks("README.md", "shell")[0].splitlines()
+    line = next(line for line in lines if line.startswith("sdi top first"))
     assert CliRunner().invoke(app, shlex.split(line, comments=True)[1:]).exit_code == 0
 
 

@@ -101,7 +101,7 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         ("folder", r", but a folder; name the files in it, such as '.*/folder/\*.safetensors'$"),
         ("*", ", but a folder"),
         ("*.index.json", " that can be read: model.safetensors.index.json is the index of a checkpoint in several"),
-        ("model.safetensors.index.json", " that can be read: .*; save the state dict in one file$"),
+        ("model.safetensors.index.json", " that can be read: .*; name the folder that holds it$"),
     ):
         with pytest.raises(ValueError, match=f"names no file{words}"):
             find_checkpoints(tmp_path / pattern)

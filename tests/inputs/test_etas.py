@@ -26,7 +26,9 @@ from torch import nn
 
 from sdi.errors import NonFiniteError
 from sdi.fast import token_cross_entropy
-from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
+from sdi.inputs.checkpoints import Checkpoint, find_checkpoints, shows_adam
+from sdi.inputs.settings import Settings
+from sdi.run.attribute import run_info
 
 __all__ = ["world"]
 
@@ -184,7 +186,7 @@ def test_etas_per_parameter_weigh_each_parameters_part(world: World) -> None:
             rate = 2.0 if ".mlp." in b.name else 0.5
             wanted = wanted + rate * np.einsum("nd,qtd->nqt", g.g[:, b.start : b.stop], phi.phi[..., b.start : b.stop])
     assert_close(result.sdi.values, wanted)
-    assert_close(result.info["eta"][result.by_checkpoint.coords["checkpoint"][0]]["core.0.mlp"], 2.0)
+    assert_close(result.info["eta"][result.labels["checkpoint"][0]]["core.0.mlp"], 2.0)
 
 
 def test_an_eta_that_is_missing_for_a_body_parameter_is_refused_before_anything_is_made(world: World) -> None:
@@ -205,3 +207,15 @@ def test_an_eta_that_is_too_large_is_named(world: World, eta: float) -> None:
         world.attribute(**changes, dtype="float32")
     if eta == 1e38:
         world.attribute(**changes)  # in float64, there is room
+
+
+@pytest.mark.parametrize(("kind", "noted"), [(torch.optim.AdamW, True), (torch.optim.SGD, False)])
+def test_a_run_notes_that_adam_trained_it(tmp_path: Path, kind: Any, noted: bool) -> None:
+    model = make_model()
+    optimiser = kind(model.parameters(), lr=0.1)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    optimiser.step()
+    path = save_torch(tmp_path / "a.pt", {"model": model.state_dict(), "optimizer": optimiser.state_dict()})
+    assert shows_adam(path) is noted
+    assert any("trained by Adam" in note for note in run_info(find_checkpoints(path), Settings())["notes"]) is noted

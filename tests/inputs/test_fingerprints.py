@@ -30,7 +30,7 @@ from paths import TESTS
 
 from sdi import Loop, StoreError
 from sdi.fast import token_cross_entropy
-from sdi.inputs.fingerprint import loss_fingerprint, model_fingerprint
+from sdi.inputs.fingerprint import loss_fingerprint, loss_parts, model_fingerprint
 
 __all__ = ["filled", "world"]
 
@@ -290,3 +290,44 @@ def test_training_mode_and_private_state_are_not_part_of_a_model() -> None:
     assert model_fingerprint(model) == before
     model.core[0].attn.scale = 2.0
     assert model_fingerprint(model) != before
+
+
+def test_a_changed_loss_is_refused_by_the_name_that_changed(world: World) -> None:
+    def make(scale: float, beta: float = 1.0) -> Any:
+        def loss(model: Any, batch: Any, power: float = beta) -> Any:
+            return scale * token_cross_entropy(model, batch) ** power
+
+        return loss
+
+    world.attribute(store=world.store, loss=make(2.0))
+    world.attribute(store=world.store, loss=make(2.0))
+    with pytest.raises(StoreError, match=r"folder:\n  loss, closure scale: 2.0 in the store, 3.0 now$"):
+        world.attribute(store=world.store, loss=make(3.0))
+    with pytest.raises(StoreError, match=r"\n  loss, default of power: 1.0 in the store, 2.0 now$"):
+        world.attribute(store=world.store, loss=make(2.0, 2.0))
+
+
+@pytest.mark.parametrize("loss", [loss_of_a_constant, loss_of_a_helper])
+def test_the_global_that_changed_is_named(monkeypatch: pytest.MonkeyPatch, loss: Any) -> None:
+    before = loss_parts(loss)
+    monkeypatch.setitem(loss.__globals__, "BETA", 17)
+    changed = {name for name, value in loss_parts(loss).items() if before[name] != value}
+    assert len(changed) == 1
+    assert changed.pop().startswith("global ")
+
+
+def test_what_an_object_holds_is_named() -> None:
+    one, other = loss_parts(Trainer(1.0).loss), loss_parts(Trainer(2.0).loss)
+    assert {name for name in one if one[name] != other[name]} == {"attribute beta"}
+    one, other = loss_parts(partial(scaled_loss, 2.0)), loss_parts(partial(scaled_loss, 3.0))
+    assert {name for name in one if one[name] != other[name]} == {"argument 1"}
+
+
+def test_a_loss_may_have_an_id_of_its_own(world: World) -> None:
+    world.attribute(store=world.store, loss=token_cross_entropy, loss_id="mine, 1", audit="off")
+    same = world.attribute(store=world.store, loss=lambda m, b: token_cross_entropy(m, b), loss_id="mine, 1")
+    assert same.info["settings"]["mode"] == "query"
+    with pytest.raises(StoreError, match=r"config.loss: \"id 'mine, 1'\" in the store, \"id 'mine, 2'\" now$"):
+        world.attribute(store=world.store, loss_id="mine, 2")
+    with pytest.raises(TypeError, match=r"^loss_id must be a text that is not empty, got ''$"):
+        world.attribute(loss_id="")

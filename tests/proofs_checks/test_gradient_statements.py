@@ -16,7 +16,7 @@ NAMES = (
     "gradient.total_derivative", "gradient.outer_products", "steps.after_readout", "steps.truncation",
     "influence.sums", "influence.backends", "influence.weights", "summaries", "masses",
     "influence.asymmetry", "sketch.conservation", "backends.agree",
-    "kernels.agree", "exact_scores",
+    "kernels.agree", "exact_scores", "influence.through_training", "influence.preconditioned",
 )  # fmt: skip
 
 

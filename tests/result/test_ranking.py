@@ -271,7 +271,7 @@ def test_the_best_of_blocks_are_the_best_of_all_with_ties_in_order() -> None:
     for k in (1, 3, 10, 60):
         best = Best(4, k)
         for start in range(0, 50, 7):
-            best.merge(keys[start : start + 7], start)
+            best.merge(keys[start : start + 7], np.arange(start, min(start + 7, 50)))
         for j, found in enumerate(best.indices()):
             order = np.argsort(-keys[:, j], kind="stable")[:k]
             assert found == [i for i in order if keys[i, j] > -np.inf]

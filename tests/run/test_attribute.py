@@ -130,7 +130,7 @@ def test_examples_of_different_tau_are_padded_with_zeros(world: World) -> None:
     assert_same_result(exact, whole, rtol=1e-12)
     for r in (result, exact):
         assert r.tau.values.tolist() == [1, 2, 1, 4, 3, 1, 2]
-        assert r.sdi.coords["step"] == (1, 2, 3, 4)
+        assert r.labels["step"] == (1, 2, 3, 4)
         for j, tau in enumerate(r.tau.values):
             assert not r.sdi.values[:, j, tau:].any()
             assert not r.stderr.values[:, j, tau:].any()
@@ -176,9 +176,9 @@ def test_the_standard_error_is_the_bound_of_every_parameters_part(world: World) 
     result = world.attribute(store=world.store, stderr="bound")
     store = sdi.Store(world.store)
     wanted: Any = 0.0
-    for eta, point in zip((0.5, 0.25), result.by_checkpoint.coords["checkpoint"], strict=True):
-        g = store.read(point, "train", result.sdi.coords["train"])
-        phi = store.read(point, "query", result.sdi.coords["query"])
+    for eta, point in zip((0.5, 0.25), result.labels["checkpoint"], strict=True):
+        g = store.read(point, "train", result.labels["train"])
+        phi = store.read(point, "query", result.labels["query"])
         variance: Any = 0.0
         for b in store.blocks:
             a, c = (np.square(f.values[..., b.start : b.stop]).sum(axis=-1) for f in (g, phi))

@@ -178,5 +178,5 @@ def test_the_defaults_are_those_of_the_text(world: World) -> None:
     settings = result.info["settings"]
     assert (settings["m"], settings["seed"], settings["mode"], settings["backend"]) == (2048, 0, "query", "fast")
     assert result.sdi.values.dtype == np.float32
-    assert result.sdi.coords["query"] == tuple(i for b in QUERY for i in b["id"])
-    assert result.sdi.coords["train"] == tuple(i for b in TRAIN for i in b["id"])
+    assert result.labels["query"] == tuple(i for b in QUERY for i in b["id"])
+    assert result.labels["train"] == tuple(i for b in TRAIN for i in b["id"])

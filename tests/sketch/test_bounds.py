@@ -190,6 +190,36 @@ def test_smallest_m_is_what_a_linear_search_finds():
         assert bounds.smallest_m(float(error), power_of_two=True) == next(m for m in powers if good[m - 1])
 
 
+@pytest.mark.parametrize("error", [1e-3, 1e-4, 3.1e-5, 1e-5, 7.1e-6, *np.geomspace(1e-5, 1e-4, 40)])
+def test_the_smallest_m_of_a_small_error_is_found_at_once(error):
+    """By exact fractions: it is good enough, and the three before it are not."""
+    m, target = bounds.smallest_m(float(error)), Fraction(float(error) ** 2)
+    good = [Fraction(2 * bounds.coincidence(k), k * k) + Fraction(6, k) <= target for k in (m, m - 1, m - 2, m - 3)]
+    assert good == [True, False, False, False]
+
+
+def test_the_bound_over_checkpoints_is_computed_in_double_precision():
+    narrow, two = np.array([2.0, 0.1], dtype=np.float32), np.array([3.0, 0.3], dtype=np.float32)
+    wanted = sum(float(e) * sqrt(float(v)) for v, e in zip(narrow, two, strict=True)) ** 2
+    for variances, eta in ((narrow, two), (narrow.tolist(), two), (narrow, two.tolist())):
+        assert abs(float(bounds.checkpoint_bound(variances, eta)) - wanted) <= 1e-14 * wanted
+
+
+def test_variances_of_stacks_are_stacks_of_variances():
+    rng = np.random.default_rng(0)
+    x, y, X, Y = (rng.integers(-5, 5, size=size) for size in ((2, 3, 4), (2, 3, 4), (2, 3, 4, 5), (2, 3, 4, 5)))
+    for m in (2, 3):
+        vectors, matrices = bounds.count_sketch_variance(x, y, m), bounds.tensor_sketch_variance(X, Y, m)
+        assert vectors.shape == matrices.shape == (2, 3)
+        for i, j in np.ndindex(2, 3):
+            assert vectors[i, j] == bounds.count_sketch_variance(x[i, j], y[i, j], m)
+            assert matrices[i, j] == bounds.tensor_sketch_variance(X[i, j], Y[i, j], m)
+
+
+def test_no_checkpoints_have_no_variance():
+    assert np.array_equal(bounds.checkpoint_bound(np.zeros((0, 3)), np.zeros(0)), np.zeros(3))
+
+
 def test_smallest_m_steps_past_even_numbers_where_an_odd_one_comes_earlier():
     """At odd m the first term is half as large, so the factor is not monotone in m."""
     error = sqrt(bounds.tensor_sketch_factor(5)) * (1 + 1e-12)

@@ -35,7 +35,27 @@ class Inexact(Keep):
     """Gives more than m numbers, and claims no isometry."""
 
     def variance_factor(self) -> float:
-        return 0.1
+        return 1.0
+
+
+class Longer(Keep):
+    """Claims an isometry to fewer numbers than there are, and more than m."""
+
+    size = 100
+
+
+class AlsoScalars(Keep):
+    """Is asked for the smallest parameters, too."""
+
+    keeps_small = False
+
+    @classmethod
+    def draw(cls, shape: tuple[int, ...], m: int, *, seed: int, name: str) -> Keep:
+        return Keep(shape)
+
+
+class OnlySize:
+    size = 3
 
 
 def drawing(made: Any) -> Any:
@@ -56,6 +76,8 @@ def drawing(made: Any) -> Any:
         ({"v": "tensor"}, SketchMismatch, r"no pattern of sketch matches parameter 'w'; it has \['v'\]: end with '\*'"),
         (drawing(object()), TypeError, r"\(64, 64\) and m=16, lacks draw, shape, .*; derive it from sdi.LinearSketch"),
         (drawing(Bare((4, 4))), SketchMismatch, r"has shape \(4, 4\) and size 1; it must keep the shape and 1 to m"),
+        (drawing(OnlySize()), TypeError, r"m=16, lacks draw, shape, tables, "),
+        (drawing(Longer((64, 64))), SketchMismatch, r"has shape \(64, 64\) and size 100"),
         (drawing(Inexact((64, 64))), SketchMismatch, r"has shape \(64, 64\) and size 4096"),
         (CountSketch, ValueError, r"shape must be \(d,\) for CountSketch, got \(64, 64\); use TensorSketch"),
     ],
@@ -63,6 +85,15 @@ def drawing(made: Any) -> Any:
 def test_what_is_no_sketch_is_refused(spec: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         SketchMap.draw({"w": (64, 64)}, 16, sketch=spec)
+
+
+def test_an_isometry_may_give_as_many_numbers_as_there_are() -> None:
+    assert SketchMap.draw({"w": (64, 64)}, 16, sketch=drawing(Keep((64, 64)))).size == 4096
+
+
+@pytest.mark.parametrize(("shape", "drawn"), [((), (1,)), ((3,), (3,)), ((2, 3, 4), (2, 12))])
+def test_a_class_is_asked_for_vectors_and_matrices_only(shape: tuple[int, ...], drawn: tuple[int, ...]) -> None:
+    assert SketchMap.draw({"w": shape}, 64, sketch=AlsoScalars).sketches["w"].shape == drawn
 
 
 @pytest.mark.parametrize("name", ["gaussian", "rademacher"])

@@ -38,9 +38,9 @@ __all__ = ["filled", "world"]
 
 def test_the_layout_is_what_the_text_says(filled: World) -> None:
     result = filled.attribute(store=filled.store)
-    first, second = result.by_checkpoint.coords["checkpoint"]
+    first, second = result.labels["checkpoint"]
     assert first.startswith("step-9-")
-    wanted = ["manifest.json"]
+    wanted = ["manifest.json", "run.json"]
     for point in (first, second):
         for side, count in (("train", 3), ("query", 1)):
             wanted += [f"{point}/{side}/shard-0000{k}.{end}" for k in range(count) for end in ("json", "safetensors")]
@@ -86,6 +86,7 @@ def test_more_training_examples_append(filled: World) -> None:
     with featurized() as calls:
         result = filled.attribute(store=filled.store, train=more)
     assert flat(calls) == 2 * [f"more-{k}" for k in range(3)]
+    assert before.pop("run.json") != files(filled.store)["run.json"]
     assert before.items() < files(filled.store).items()
     assert_same_result(result, filled.attribute(train=more))
 
@@ -321,7 +322,7 @@ def test_another_error_of_the_disk_is_told_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_each_repeat_has_a_store_of_its_own(world: World) -> None:
     result = world.attribute(store=world.store, repeats=2)
-    assert sorted(p.name for p in world.store.iterdir()) == ["seed-0", "seed-1"]
+    assert sorted(p.name for p in world.store.iterdir()) == ["run.json", "seed-0", "seed-1"]
     with featurized() as calls:
         assert_same_result(world.attribute(store=world.store, repeats=2), result)
     assert not calls

@@ -153,7 +153,7 @@ def test_what_only_another_process_shows_is_found(broken):
 @pytest.mark.parametrize(
     ("broken", "case"),
     [
-        (broken_sketches.Rounds, "shape (1,), 1 number, a=-3, b=0.3, x=[1], y=[0.37]"),
+        (broken_sketches.Rounds, "shape (1,), 1 number, a=1, b=1e-07, x=[1], y=[1]"),
         (broken_sketches.NoSigns, "shape (2,), m=1, sparse, x ~ [1, 0], y ~ [0, 1]"),
         (broken_sketches.WritesToItsArgument, "shape (1,), 1 number, x=[5]"),
     ],

@@ -14,8 +14,9 @@ from sdi.validate.show_case import at
 from sdi.validate.sketch_under_test import LARGE, Subject
 
 Array = np.ndarray
-TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "int64": 1e-12, "int32": 1e-12, "int16": 1e-12, "int8": 1e-12}
-# Exact in the type, and so is their sum: in float32, in which narrow integers may be summed.
+# Narrow integers may be computed with in float32, as np.result_type(x, np.float32) has it.
+TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "int64": 1e-12, "int32": 1e-12, "int16": 1e-5, "int8": 1e-5}
+# Exact in the type, and so is their sum in float32.
 LARGEST = {"float64": 100, "float32": 100, "int64": 10**10, "int32": 10**5, "int16": 1000, "int8": 100}
 MAGNITUDES = (1e-33, 1e-25, 1e-18, 1e-9, 1e-4, 1.0, 1e4, 1e5, 1e6, 1e9, 1e18, 1e25, 1e32)  # of single precision
 OUTER = ((1.0, 1.0), (1e-24, 1e24), (1e-14, 1e-14), (1e14, 1e14), (1e5, 1e3))  # of u and of v

@@ -1,0 +1,80 @@
+"""Writes docs/results/mutants/README.md: counts by module, and every survivor with the reason it is harmless.
+
+The reasons are written by hand in survivors.toml beside it: `[[reason]]` with `module`, `changes` ("function: old ->
+new", as listed) and `why`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from .mutant import Mutant
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = "docs/results/mutants"
+BAR = 0.95
+HEAD = """# Mutants
+
+`make mutants` changes the modules that hold mathematics in one place at a time and runs the tests that call what was
+changed, until one fails: the mutant is killed. What survives is listed here, with the reason it is harmless. The bar:
+at least 95% killed, and no survivor without a reason. Words of errors (`raise`) are not changed.
+
+Python is mutated by the operators of mutmut {mutmut}: numbers, operators, comparisons, arguments left out or `None`,
+strings, assignments, both arms of `a if b else c`. The C kernels have mutants written by hand
+(`bench/mutants/kernel_mutants.py`). A mutant that neither fails a test nor ends is killed at a limit of CPU time.
+
+"""
+
+
+def reasons(top: Path) -> dict[str, str]:
+    """Why survivors are harmless, by their labels."""
+    file = top / FOLDER / "survivors.toml"
+    found: list[dict[str, Any]] = tomllib.loads(file.read_text())["reason"] if file.exists() else []
+    return {f"{one['module']} {change}": one["why"] for one in found for change in one["changes"]}
+
+
+def report(top: Path, mutants: list[Mutant], outcomes: dict[str, str], write: bool = True) -> bool:
+    """Write the table and the survivors, print what lacks a reason; whether the bar is met."""
+    why = reasons(top)
+    left = [one for one in mutants if outcomes.get(one.key) != "killed"]
+    open_ones = [one for one in left if one.label not in why]
+    killed = len(mutants) - len(left)
+    lines = [HEAD.format(mutmut=version("mutmut")), *_table(mutants, outcomes), "", "## Survivors", ""]
+    for path in dict.fromkeys(one.path for one in left):
+        lines += [f"### {path}", "", *_survivors([one.label for one in left if one.path == path], why), ""]
+    if write:
+        (top / FOLDER).mkdir(parents=True, exist_ok=True)
+        (top / FOLDER / "README.md").write_text("\n".join(lines).rstrip() + "\n")
+    for one in open_ones:
+        print(f"{outcomes.get(one.key, 'not run')}, no reason given: line {one.line} of {one.label}")
+    for label in sorted(set(why) - {one.label for one in left}):
+        print(f"a reason is given, but it did not survive: {label}")
+    print(f"{killed} of {len(mutants)} killed ({killed / len(mutants):.1%}), {len(left)} survived, "
+          f"{len(open_ones)} of them without a reason")  # fmt: skip
+    return killed >= BAR * len(mutants) and not open_ones
+
+
+def _table(mutants: list[Mutant], outcomes: dict[str, str]) -> list[str]:
+    total = Counter(one.path for one in mutants)
+    killed = Counter(one.path for one in mutants if outcomes.get(one.key) == "killed")
+    rows = [*((path, count, killed[path]) for path, count in total.items()),
+            ("all", sum(total.values()), sum(killed.values()))]  # fmt: skip
+    return ["| module | mutants | killed | survived | killed |", "|---|---:|---:|---:|---:|",
+            *(f"| {path} | {n} | {k} | {n - k} | {k / n:.1%} |" for path, n, k in rows)]  # fmt: skip
+
+
+def _survivors(labels: list[str], why: dict[str, str]) -> list[str]:
+    """Changes that share a reason stand under it."""
+    groups: dict[str, list[str]] = {}
+    for label in dict.fromkeys(labels):
+        groups.setdefault(why.get(label, "No reason is given."), []).append(label.partition(" ")[2])
+    return [line for reason, changes in groups.items()
+            for line in (f"- {reason}", *(f"  - `` {change} ``" for change in changes))]  # fmt: skip

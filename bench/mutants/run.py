@@ -1,0 +1,163 @@
+"""Runs mutants: in a forked child each, the tests that call what was changed, the quickest first, until one fails."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+
+from .fork import in_children
+from .live import (
+    Change,
+    Place,
+    caches,
+    changed_functions,
+    import_instead,
+    living_functions,
+    replace,
+    replaceable,
+    transplant,
+)
+from .mutant import Mutant, modules
+from .watch import Test, run_test, watch
+
+OPTIONS = (
+    "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=no",
+    "-W", "ignore::pytest.PytestAssertRewriteWarning",  # hypothesis is imported before pytest begins
+)  # fmt: skip
+Tell = Callable[[str, str], None]  # a mutant's key and what became of it
+Job = tuple[str, Callable[[], bool | None], float]
+
+
+class Collected:
+    """A pytest plugin: instead of running the tests that were collected, it calls `work` with this."""
+
+    def __init__(self, top: Path, home: Path, work: Callable[[Collected], None]) -> None:
+        self.top, self.home, self.work = top, home, work
+        self.items: dict[str, pytest.Item] = {}
+        self.living: dict[Place, list[FunctionType]] = {}
+        self.tests: dict[str, Test] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+        self.items = {item.nodeid: item for item in session.items}
+        self.living = living_functions(self.top, modules(self.top))
+        self.caches = caches()
+        gc.collect()
+        gc.freeze()  # a child's collector does not touch, and so copy, what it shares
+        self.tests = watch(session.items, self.living, self.home / "watched.jsonl")
+        self.work(self)
+        return True
+
+    def order(self, sees: Callable[[Test], bool], budget: float) -> list[str]:
+        """The tests that see something, the quickest first, as many as fit into so many CPU seconds."""
+        chosen: list[str] = []
+        total = 0.0
+        for name in sorted((name for name, test in self.tests.items() if sees(test)), key=self._seconds):
+            total += self._seconds(name)
+            if total > budget and chosen:
+                break
+            chosen.append(name)
+        return chosen
+
+    def passes(self, names: Sequence[str]) -> bool:
+        """Whether all of these pass; stops at the first that does not."""
+        following = [*names[1:], None]
+        return all(run_test(self.items[a], None if b is None else self.items[b])
+                   for a, b in zip(names, following, strict=True))  # fmt: skip
+
+    def time_of(self, names: Sequence[str]) -> float:
+        return sum(map(self._seconds, names))
+
+    def _seconds(self, name: str) -> float:
+        return self.tests[name].seconds
+
+
+def run_in_place(collected: Collected, mutants: Sequence[Mutant], budget: float, at_once: int, tell: Tell) -> None:
+    """Mutants that living code can take. `tell` hears "killed", "survived", "unseen" (no test calls it) or "import"."""
+    top, living = collected.top, collected.living
+
+    def jobs() -> Iterator[Job]:
+        for mutant in mutants:
+            changes = changed_functions(top, mutant.path, mutant.source)
+            if changes and replaceable(changes, living):
+                places = {place for place, _ in changes}
+                names = collected.order(lambda test, places=places: not places.isdisjoint(test.calls), budget)  # type: ignore[misc]
+            else:
+                changes = None
+                names = collected.order(lambda test, of=mutant.path: any(p == of for p, _, _ in test.calls), budget)  # type: ignore[misc]
+            if not names:
+                tell(mutant.key, "unseen")
+                continue
+
+            def work(
+                mutant: Mutant = mutant, changes: list[Change] | None = changes, names: list[str] = names
+            ) -> bool | None:
+                if changes is not None:
+                    replace(changes, living)
+                elif not transplant(top, mutant.path, mutant.source):
+                    return None
+                for cache in collected.caches:
+                    cache.cache_clear()
+                return collected.passes(names)
+
+            yield mutant.key, work, 1 + 4 * collected.time_of(names)
+
+    for key, outcome in in_children(jobs(), at_once):
+        tell(key, {"passed": "survived", "undecided": "import"}.get(outcome, "killed"))
+
+
+def run_at_import(
+    top: Path, tests: dict[str, list[str]], mutants: Sequence[Mutant], seconds: float, at_once: int, tell: Tell
+) -> None:
+    """Mutants of what runs at import: a session of pytest each. tests: for each module, in order."""
+
+    def jobs() -> Iterator[Job]:
+        for mutant in mutants:
+
+            def work(mutant: Mutant = mutant) -> bool:
+                import_instead(top, mutant.path, mutant.source)
+                names = tests[mutant.path]
+                files = sorted({str(top / name.split("::")[0]) for name in names})
+                options = ["-x", *OPTIONS, "--rootdir", str(top)]
+                return pytest.main([*options, *files], plugins=[_Ordered(names)]) == 0
+
+            yield mutant.key, work, seconds
+
+    for key, outcome in in_children(jobs(), at_once):
+        tell(key, "survived" if outcome == "passed" else "killed")
+
+
+class _Ordered:
+    def __init__(self, names: Sequence[str]) -> None:
+        self.rank = {name: k for k, name in enumerate(names)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted((one for one in items if one.nodeid in self.rank), key=lambda one: self.rank[one.nodeid])
+
+
+class Outcomes:
+    """What became of mutants, in a file that grows line by line: a run that was killed goes on.
+
+    tests: a digest of the tests. What survived other tests is tried again; what was killed is not.
+    """
+
+    def __init__(self, file: Path, tests: str = "") -> None:
+        self.file, self.tests = file, tests
+        self.of: dict[str, str] = {}
+        for line in file.read_text().splitlines() if file.exists() else []:
+            key, outcome, by = json.loads(line) if line.endswith("]") else ("", "", "")
+            if outcome == "killed" or by == tests or not tests:
+                self.of[key] = outcome
+
+    def tell(self, key: str, outcome: str) -> None:
+        self.of[key] = outcome
+        with self.file.open("a") as out:
+            print(json.dumps([key, outcome, self.tests]), file=out)

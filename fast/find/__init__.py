@@ -1,0 +1,1 @@
+"""What one forward pass calls and uses: the part of `sdi.find_loops` that needs PyTorch."""

@@ -1,0 +1,90 @@
+"""A score <P g_i, phi_j[t]> conserves for any P that is the same for all steps of a query.
+
+    sum_t <P g_i, phi_j[t]> + <P g_i, outside_j> = <P g_i, g_j>
+
+Decided in float64 for P = 1, Adam's second moments, a damped empirical Fisher and lengths of 1, along a small training
+run, at checkpoints and as met, against the same score with the query's whole gradient in one slot, to 1e-10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from sdi.backends import room
+from sdi.result.result import Result
+from sdi.retraining.along_training import PRECONDITIONS, along_training
+
+from ..machinery.statement import Verdict, statement
+from .through_training import small_query, small_run
+
+Claim = Callable[..., Result]
+PLACES = ("fast.training", "fast.training.along")
+
+
+def _whole_in_one_slot(run: Any, **options: Any) -> np.ndarray:
+    """The same score with the whole gradient, by a pass of its own, in the place of all steps."""
+    right = room("fast.training").query_gradients
+
+    def one_slot(*arguments: Any, **keywords: Any) -> Any:
+        found = right(*arguments, **keywords)
+        phi = found.phi * 0
+        phi[:, 0] = found.whole
+        return found._replace(phi=phi)
+
+    with (
+        patch.object(room(PLACES[0]), "query_gradients", one_slot),
+        patch.object(room(PLACES[1]), "query_gradients", one_slot),
+    ):
+        return np.asarray(along_training(run, [small_query()], **options).tracin.values)
+
+
+def _own_length_for_each_step(*arguments: Any, **options: Any) -> Result:
+    """The cosine with every step's own length: no longer one P."""
+    result = along_training(*arguments, **options)
+    if options.get("precondition") == "cosine":
+        result.by_checkpoint.values[:] *= 1 + 0.1 * np.arange(result.by_checkpoint.values.shape[-1])
+    return result
+
+
+def _outside_forgotten(*arguments: Any, **options: Any) -> Result:
+    result = along_training(*arguments, **options)
+    result.outside.values[:] = 0
+    return result
+
+
+def _steps_squared(*arguments: Any, **options: Any) -> Result:
+    result = along_training(*arguments, **options)
+    if options.get("precondition") == "adam":
+        result.by_checkpoint.values[:] = np.sign(result.by_checkpoint.values) * result.by_checkpoint.values**2
+    return result
+
+
+def _cases(claim: Claim, thorough: bool) -> Iterator[tuple[bool, str]]:
+    run = small_run("clipped Adam")
+    for precondition, checkpoints in product(PRECONDITIONS, (2, None)):
+        options: dict[str, Any] = {"precondition": precondition, "checkpoints": checkpoints}
+        total = claim(run, [small_query()], **options).tracin.values
+        whole = _whole_in_one_slot(run, **options)
+        off = float(np.abs(total - whole).max() / np.abs(whole).max())
+        yield off < 1e-10, f"precondition={precondition}, checkpoints={checkpoints}: steps miss the whole by {off:.2g}"
+
+
+@statement(
+    "influence.preconditioned",
+    paper="not in the paper: scores between TracIn and the derivative through training",
+    method="float64",
+    claim=along_training,
+    mutants={
+        "each step has a length of its own": _own_length_for_each_step,
+        "what is outside the loop is forgotten": _outside_forgotten,
+        "Adam's moments enter steps otherwise than the whole": _steps_squared,
+    },
+)
+def preconditioned_scores_conserve(claim: Claim, thorough: bool) -> Verdict:
+    """Whatever matrix multiplies gradients, if it is the same for all steps, steps sum to the whole score."""
+    return Verdict.all(_cases(claim, thorough))

@@ -1,0 +1,235 @@
+"""judge: retrain without random groups, and say of every score how well it predicted what happened, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sdi.arguments import number, some_of
+from sdi.files import expand
+from sdi.result.result import Result, load
+from sdi.retraining.change import Change, random_groups
+from sdi.retraining.effects import Effects
+from sdi.retraining.horizon import metasmoothness
+from sdi.retraining.linear_datamodelling import (
+    Interval,
+    check_runs,
+    lds,
+    noise_ceiling,
+    predicted_by_scores,
+    query_loss_difference,
+)
+from sdi.retraining.progress import Tell, silent
+from sdi.retraining.retrain import retrain
+from sdi.retraining.training_run import TrainingRun, check_run
+
+STRAIGHT = 0.7  # metasmoothness below which a derivative cannot be expected to predict
+Array = np.ndarray
+Scores = Result | Float[Array, "n q"] | Float[Array, "n q tau"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What retraining says of one score."""
+
+    lds: Interval  # of the whole loss: one column
+    steps: Interval | None  # of each loop step; None if the score has no steps
+    qld: Interval | None  # of the whole loss, if it was asked for
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What retraining says of scores, and what it says of itself."""
+
+    scores: Mapping[str, Judged]
+    ceiling: Interval | None  # LDS between seeds: whole loss first, then each step; None with one seed
+    smoothness: float  # metasmoothness: 1 is straight, 0 a coin's toss
+    effects: tuple[Effects, ...]  # of each seed
+    notes: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON; NaN, where nothing varies, is None."""
+        return {
+            "scores": {
+                name: {key: _plain(getattr(judged, key)) for key in ("lds", "steps", "qld")}
+                for name, judged in self.scores.items()
+            },
+            "ceiling": _plain(self.ceiling),
+            "metasmoothness": self.smoothness,
+            "notes": list(self.notes),
+            "runs": [effects.runs for effects in self.effects],
+            "queries": len(self.effects[0].query_ids),
+        }
+
+
+def judge(
+    runs: TrainingRun | Sequence[TrainingRun],
+    query: Iterable[Any],
+    scores: Mapping[str, Any],
+    *,
+    groups: int = 40,
+    share: float = 0.05,
+    window: int | None = None,
+    together: bool = False,
+    qld: float | None = None,
+    folder: str | Path | None = None,
+    processes: int = 1,
+    seed: int = 0,
+    progress: Tell = silent,
+) -> Judgement:
+    """Retrain without random groups of examples, and compare what happened with what each score predicted.
+
+    runs: the training run, or the same run with other seeds, all with the same training examples.
+    query: batches of queries. scores: by name; a `Result`, the file of one, an array (train, query) or (train, query,
+        step) in the order of `run.ids`, an .npy file of one, a function of a run that gives one of these, or a list of
+        them, one for each run.
+    groups: how many runs leave a random group out. share: of the examples in each group.
+    window: examples are left out of the last `window` updates only; None: of all of training.
+    together: the mean loss of each batch of `query` is one query.
+    qld: also leave out this share of each query's top examples, by each score, and compare with random ones.
+    folder: keeps all runs. processes: how many train at once. seed: of groups and bootstrap. progress: as in `retrain`.
+    """
+    each = [runs] if isinstance(runs, TrainingRun) else list(runs)
+    some_of("runs", each, "training runs")
+    for run in each:
+        check_run(run)
+        if run.ids != each[0].ids and set(run.ids) != set(each[0].ids):
+            raise ValueError("runs must have the same training examples; they differ between seeds")
+    check_runs(groups)
+    if qld is not None:
+        number("qld", qld, "a share above 0 and at most 0.5", lambda x: 0 < x <= 0.5)
+    queries = list(query)
+    common: dict[str, Any] = {
+        "window": window, "together": together, "folder": folder, "processes": processes, "progress": progress,
+    }  # fmt: skip
+    ids = sorted(each[0].ids)
+    chosen = random_groups(ids, groups, share, seed)
+    halves = chosen[: max(4, groups // 10)]
+    changes = [*map(Change.leave_out, chosen), *(Change.leave_out(g, 0.5) for g in halves)]
+    both = [retrain(run, queries, changes, **common) for run in each]
+    effects = [e.only(slice(0, groups)) for e in both]
+    straight = float(np.mean([
+        metasmoothness(e.by_slot[groups:], e.by_slot[: len(halves)]) for e in both
+    ]))  # fmt: skip
+    arrays = {
+        name: [_as_arrays(given, r, name, run, effects[r]) for r, run in enumerate(each)]
+        for name, given in scores.items()
+    }
+    dropped: dict[str, Interval] = {}
+    if qld is not None:
+        wholes = {name: of[0][0] for name, of in arrays.items()}
+        dropped = _qld(each[0], queries, wholes, groups, qld, seed, common)
+    judged = {name: _judge_one(of, effects, dropped.get(name), seed) for name, of in arrays.items()}
+    ceiling = noise_ceiling([_columns(e) for e in effects], seed) if len(effects) > 1 else None
+    return Judgement(judged, ceiling, straight, tuple(effects), _notes(straight, effects))
+
+
+def _judge_one(
+    arrays: Sequence[tuple[Array, Array | None]], effects: Sequence[Effects], qld: Interval | None, seed: int
+) -> Judged:
+    predicted = [
+        predicted_by_scores(whole[..., None], e.weights) for (whole, _), e in zip(arrays, effects, strict=True)
+    ]
+    whole = lds(predicted, [e.whole[..., None] for e in effects], seed)
+    steps = None
+    if all(by_step is not None for _, by_step in arrays):
+        known = [by_step for _, by_step in arrays if by_step is not None]
+        guessed = [predicted_by_scores(s, e.weights) for s, e in zip(known, effects, strict=True)]
+        steps = lds(guessed, [e.steps for e in effects], seed)
+    return Judged(whole, steps, qld)
+
+
+def _qld(
+    run: TrainingRun, queries: Any, wholes: Mapping[str, Array], groups: int, share: float, seed: int, common: Any
+) -> dict[str, Interval]:
+    """QLD of each score, on the first run. wholes: by name, scores (n, q). The random groups are the same for all."""
+    size = max(1, round(share * len(run.ids)))
+    chance = random_groups(sorted(run.ids), groups, size / len(run.ids), seed + 1)
+    tops = [
+        [run.ids[i] for i in np.argsort(-whole[:, j], kind="stable")[:size]]
+        for whole in wholes.values()
+        for j in range(whole.shape[1])
+    ]
+    made = retrain(run, queries, [*chance, *tops], **common).whole[..., None]
+    parts = np.split(made[groups:], len(wholes)) if wholes else []
+    return {name: query_loss_difference(top, made[:groups], seed) for name, top in zip(wholes, parts, strict=True)}
+
+
+def _columns(effects: Effects) -> Float[Array, "R q c"]:
+    """The whole effect first, then those of the steps."""
+    return np.concatenate([effects.whole[..., None], effects.steps], axis=2)
+
+
+def _as_arrays(given: Any, place: int, name: str, run: TrainingRun, effects: Effects) -> tuple[Array, Array | None]:
+    """(whole scores, scores of steps or None), in the order of the run's examples and queries."""
+    if isinstance(given, (list, tuple)):
+        if len(given) <= place:
+            raise ValueError(f"scores {name!r} must be given for each run, got {len(given)}")
+        given = given[place]
+    if isinstance(given, Callable):  # type: ignore[arg-type]
+        given = given(run)
+    if isinstance(given, (str, Path)):
+        given = _read(expand(given))
+    n, q, tau = len(run.ids), len(effects.query_ids), effects.steps.shape[2]
+    if isinstance(given, Result):
+        return _of_result(given, name, run, effects)
+    array = np.asarray(given, dtype=np.float64)
+    if array.shape == (n, q):
+        return array, None
+    if array.shape != (n, q, tau):
+        raise ValueError(f"scores {name!r} must have shape {(n, q)} or {(n, q, tau)}, got {array.shape}")
+    return array.sum(axis=2), array
+
+
+def _of_result(result: Result, name: str, run: TrainingRun, effects: Effects) -> tuple[Array, Array | None]:
+    for dim, wanted in (("train", run.ids), ("query", effects.query_ids)):
+        missing = set(wanted) - {str(i) for i in result.labels[dim]}
+        if missing:
+            raise ValueError(f"scores {name!r} lack {len(missing)} of the {dim} examples, {sorted(missing)[0]!r} first")
+    rows = [result.position("train", i) for i in run.ids]
+    columns = [result.position("query", i) for i in effects.query_ids]
+    total = result.tracin_values[np.ix_(rows, columns)]
+    if result.mode != "query":
+        return total, None
+    tau = effects.steps.shape[2]
+    steps = result.sdi_values[np.ix_(rows, columns)]
+    if steps.shape[2] < tau or steps[..., tau:].any():
+        raise ValueError(f"scores {name!r} have {steps.shape[2]} steps, the queries take {tau}")
+    return total, steps[..., :tau]
+
+
+def _read(path: Path) -> Any:
+    if path.suffix != ".npy":
+        return load(path)
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"scores {path} cannot be read: {error}") from None
+
+
+def _notes(straight: float, effects: Sequence[Effects]) -> tuple[str, ...]:
+    notes = []
+    if straight < STRAIGHT:
+        notes.append(
+            f"training is not smooth at this scale (metasmoothness {straight:.2f}, below {STRAIGHT}): no derivative "
+            "can be expected to predict these runs; leave out smaller groups, in a shorter window, or train smoother"
+        )
+    bent = [np.abs(e.first_order - e.by_slot).sum() / max(np.abs(e.by_slot).sum(), 1e-300) for e in effects]
+    if max(bent) > 0.5:
+        notes.append(
+            f"the queries' losses bend: step-swap effects differ from first order by {max(bent):.0%} of their size"
+        )
+    return tuple(notes)
+
+
+def _plain(interval: Interval | None) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    return {
+        key: [None if not np.isfinite(x) else float(x) for x in values] for key, values in interval._asdict().items()
+    }
