@@ -5,13 +5,22 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ROOMS := sdi reference fast proofs_checks bench experiments
 
-.PHONY: demo test quick oldest lint types bench mutants wheel clean
+.PHONY: demo test test-models quick oldest lint types bench mutants wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
 
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# Models from packages (transformers, x-transformers, peft, ...), small and random, in an environment of their own.
+test-models: .venv-models/.ready
+	OMP_NUM_THREADS=1 .venv-models/bin/python -m pytest -n 2 tests/models tests/lm
+
+.venv-models/.ready: pyproject.toml setup.py constraints.txt
+	test -x .venv-models/bin/python || $(PYTHON) -m venv .venv-models
+	.venv-models/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,models]'
+	touch $@
 
 # The loop while working: everything but the tests marked slow. It lists those that should be marked, too.
 quick: lint types
@@ -54,4 +63,4 @@ $(READY): pyproject.toml setup.py constraints.txt fast/sketching/tensor_sketch.c
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-oldest build dist *.egg-info
+	rm -rf $(VENV) .venv-oldest .venv-models build dist *.egg-info

@@ -186,6 +186,7 @@ def _run(make: Featurizer, batch: Any, sinks: Callable[[], dict[str, ScoreSink]]
                 make.model, make.loss, batch, make.loop, make.body, make.plan, sinks, make.memory, part,
                 reached=make.reached,
             )  # fmt: skip
+            make.reached |= tracer.unreached
             return tracer
         except OverBudget:
             if make.memory.mode != "auto" or make.memory.recompute:

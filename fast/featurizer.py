@@ -80,7 +80,7 @@ class Featurizer:
         self.dtypes = {p.dtype for p in self.body.parameters.values()}  # all that gradients came in
         self.audited = 0  # examples of the largest batch that was audited: one alone cannot show that examples mix
         self.shared: set[str] = set()  # places in batches that do not hold one row for each example
-        self.reached: set[str] = set()  # parameters that got a gradient from some batch
+        self.reached: set[str] = set()  # parameters that got a gradient from some batch, or that none could get
         self.weigh = False  # whether every pass has to find out whose rows are whose
         self.moved: int | None = None  # an example whose rows stood elsewhere than in order, in the last pass
         self.uses: set[tuple[str, Fraction]] = set()  # in the last batch: a parameter, operations with it for each call
@@ -247,7 +247,7 @@ class Featurizer:
         self.dtypes |= tracer.dtypes
         self.draws = tracer.draws
         self.moved = tracer.moved
-        self.reached |= {name for name, count in tracer.delivered.items() if count}
+        self.reached |= {name for name, count in tracer.delivered.items() if count} | tracer.unreached
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()
         losses = tracer.losses.cpu().double().numpy()

@@ -23,7 +23,8 @@ class Loop:
     """Which parameters of a looped model are traced, and how its steps are counted.
 
     body: the modules or parameters to trace, by name, or as modules.
-    step: the module whose every call begins a step, by name or as a module.
+    step: the module whose every call begins a step, by name or as a module; a list, where each call of any of them
+    does: modules that are distinct but share their parameters, or the layers of a model as its steps.
     end: the module whose call ends the last step; None: the last step lasts until the loss is computed.
     calls: what it means if the loss calls the model more than once (rounds of deep supervision, rollouts, pairs). "one"
     refuses, because two things can be meant: "restart" counts the steps of every call from 1, so that rounds add up
@@ -44,10 +45,18 @@ class Loop:
         body = (self.body,) if one or not isinstance(self.body, Iterable) else tuple(self.body)
         if not body:
             raise ValueError("body must name at least one module or parameter, got an empty list")
-        if self.step is None or self.step == "":
+        steps = tuple(self.step) if isinstance(self.step, (list, tuple)) else (self.step,)
+        if not steps or any(step is None or (isinstance(step, str) and not step) for step in steps):
             raise ValueError(f"step must name the module whose call begins a step, got {self.step!r}")
+        if isinstance(self.step, (list, tuple)):
+            object.__setattr__(self, "step", steps if len(steps) > 1 else steps[0])
         one_of("calls", self.calls, CALLS)
         object.__setattr__(self, "body", body)
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """The modules whose calls begin a step, one or several."""
+        return self.step if isinstance(self.step, tuple) else (self.step,)
 
     def select(self, names: Iterable[str]) -> tuple[str, ...]:
         """The parameters that belong to the body.

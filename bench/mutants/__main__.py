@@ -47,7 +47,7 @@ TESTS = (
     "sdi/sketch",
     "sdi/scores",
 )
-QUICK, SLOW = 0.75, 12.0  # CPU seconds of tests that a mutant is shown at first, and if it survives without a reason
+QUICK, SLOW = 0.5, 10.0  # CPU seconds of tests that a mutant is shown at first, and if it survives without a reason
 
 
 def main() -> None:

@@ -11,17 +11,17 @@ from pathlib import Path
 SHORT = 20  # letters
 
 MODULES = (
-    "sdi/sketch/bounds.py",
-    "sdi/sketch/draw_one.py",
-    "sdi/sketch/estimate_variance.py",
     "sdi/sketch/hashing.py",
-    "sdi/sketch/protocol.py",
-    "sdi/sketch/sketch_map.py",
+    "sdi/sketch/bounds.py",
     "sdi/sketch/variance_factor.py",
-    "sdi/sketch/shipped/*.py",
+    "sdi/sketch/estimate_variance.py",
+    "sdi/sketch/protocol.py",
     "sdi/scores/*.py",
+    "sdi/sketch/shipped/*.py",
     "reference/*.py",
     "fast/sketching/*.py",
+    "sdi/sketch/draw_one.py",
+    "sdi/sketch/sketch_map.py",
 )
 
 

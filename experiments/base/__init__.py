@@ -6,7 +6,7 @@ An experiment adds its settings, a task, a model, a `Trainer` with its step, and
 from .figures import new_figure, save_figure
 from .report import share, table
 from .run_folder import check_seeds, kept, make_folder, telling, write_json, write_untrained
-from .training import Progress, Trainer, TrainerSettings, train
+from .training import Progress, Trainer, TrainerSettings, train, write_checkpoint
 
 __all__ = [
     "Progress",
@@ -21,6 +21,7 @@ __all__ = [
     "table",
     "telling",
     "train",
+    "write_checkpoint",
     "write_json",
     "write_untrained",
 ]

@@ -3,7 +3,9 @@
 from .boards import Boards, generate, load_satnet, rounds
 from .experiment import run_experiment
 from .findings.analysis import analyse
+from .pretrained_model import pretrained
 from .settings import CONFIGS, Settings, configuration
+from .slowest_board import look
 from .training import Trainer, train
 
 __all__ = [
@@ -15,6 +17,8 @@ __all__ = [
     "configuration",
     "generate",
     "load_satnet",
+    "look",
+    "pretrained",
     "rounds",
     "run_experiment",
     "train",

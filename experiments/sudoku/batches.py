@@ -14,12 +14,9 @@ from .boards import Boards
 Loader = list[dict[str, Any]]
 
 
-def make_loader(boards: Boards, mark: str = "", batch: int = 32) -> Loader:
-    """Batches of `batch` boards; the id of a board is its puzzle.
-
-    mark: put before every id, for boards that would otherwise share one but have other labels.
-    """
-    names = [mark + name for name in boards.ids()]
+def make_loader(boards: Boards, batch: int = 32) -> Loader:
+    """Batches of `batch` boards; the id of a board is its puzzle."""
+    names = boards.ids()
     tokens = torch.from_numpy(boards.puzzle.astype(np.int64))
     targets = torch.from_numpy(boards.solution.astype(np.int64)) - 1
     mask = (tokens == 0).float()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -22,13 +21,11 @@ Array = np.ndarray
 Tell = Callable[[Any], None]
 
 
-@dataclass(frozen=True)
-class Influence:
+class Influence(NamedTuple):
     """Influence of n training boards on q query boards, rows and columns in the order the boards were given."""
 
     sdi: Float[Array, "n q tau"]  # summed over checkpoints, each weighted by its rate
     tracin: Float[Array, "n q"]
-    checkpoints: int
 
 
 def influence(
@@ -38,16 +35,15 @@ def influence(
     queries: Boards,
     store: Path,
     tell: Tell = lambda progress: None,
-    mark: str = "",
 ) -> Influence:
     """SDI of every training board on every loop step of every query, each checkpoint audited.
 
     settings: of the model. checkpoints: files. train, queries: boards, each with the labels that its loss is taken of.
-    store: a folder for features; boards that it holds are not computed again. tell: called after every batch.
-    mark: put before the ids of the boards, for labels that differ from those of other runs with the same store.
+    store: a folder for features; boards that it holds are not computed again, so other labels need another one.
+    tell: called after every batch.
     """
     model = room("fast").LoopedTransformer(settings.model_config())
-    loaders = {"train": make_loader(train, mark), "query": make_loader(queries, mark)}
+    loaders = {"train": make_loader(train), "query": make_loader(queries)}
     common: Any = {
         "loss": loss, "loop": settings.model_config().loop(), "m": settings.m, "spread": False,
         "store": store, "progress": tell, "shard": 64,
@@ -55,18 +51,33 @@ def influence(
     for point in checkpoints:  # `attribute` audits the first batch of a run: so every checkpoint has a run of its own
         attribute(model, checkpoints=[point], train=loaders["train"][:1], query=loaders["query"][:1], **common)
     steps = attribute(model, checkpoints=checkpoints, train=loaders["train"], query=loaders["query"], **common)
-    return ordered(steps, [mark + name for name in train.ids()], [mark + name for name in queries.ids()])
+    return ordered(steps, train.ids(), queries.ids())
+
+
+def on_test_and_self(
+    settings: Settings,
+    checkpoints: Sequence[Path],
+    train: Boards,
+    test: Boards,
+    store: Path,
+    tell: Tell = lambda progress: None,
+) -> tuple[Float[Array, "n q tau"], Float[Array, "n"]]:
+    """SDI of training boards on test boards, and TracIn of every training board on itself. Arguments as `influence`."""
+    both = Boards(np.concatenate([test.puzzle, train.puzzle]), np.concatenate([test.solution, train.solution]))
+    found = influence(settings, checkpoints, train, both, store, tell)
+    many = len(test.puzzle)
+    return found.sdi[:, :many], found.tracin[:, many:].diagonal().copy()
 
 
 def ordered(result: Result, train: Sequence[str], queries: Sequence[str]) -> Influence:
     """The scores of a result in the order of these ids, in float64."""
     rows, columns = (
-        [{str(name): k for k, name in enumerate(result.sdi.coords[side])}[name] for name in names]
+        [{str(name): k for k, name in enumerate(result.labels[side])}[name] for name in names]
         for side, names in (("train", train), ("query", queries))
     )
-    sdi = result.by_checkpoint.values.sum(axis=0, dtype=np.float64)[np.ix_(rows, columns)]
-    tracin = np.asarray(result.tracin.values, dtype=np.float64)[np.ix_(rows, columns)]
-    return Influence(sdi, tracin, result.by_checkpoint.values.shape[0])
+    sdi = result.arrays["by_checkpoint"].sum(axis=0, dtype=np.float64)[np.ix_(rows, columns)]
+    tracin = np.asarray(result.tracin_values, dtype=np.float64)[np.ix_(rows, columns)]
+    return Influence(sdi, tracin)
 
 
 def conservation(

@@ -19,7 +19,7 @@ class Body:
     """A Loop resolved for one model: body parameters by name and their modules. A shared parameter counts once."""
 
     parameters: dict[str, nn.Parameter]
-    step: nn.Module
+    steps: tuple[nn.Module, ...]
     end: nn.Module | None
     calls: str = "one"  # of the model, within one loss
 
@@ -29,7 +29,7 @@ class Body:
 
     def marks_inside(self, module: nn.Module) -> bool:
         """Whether a step begins or ends within one call of the module."""
-        return any(m is self.step or m is self.end for m in module.modules() if m is not module)
+        return any(m is self.end or any(m is step for step in self.steps) for m in module.modules() if m is not module)
 
 
 def find_body(model: nn.Module, loop: Loop) -> Body:
@@ -52,7 +52,8 @@ def find_body(model: nn.Module, loop: Loop) -> Body:
     _refuse_odd_dtypes(parameters.items())
     _refuse_compiled_calls(names, chosen)
     end = None if loop.end is None else _module(loop.end, names, "end")
-    return Body(parameters, _module(loop.step, names, "step"), end, loop.calls)
+    steps = tuple(dict.fromkeys(_module(entry, names, "step") for entry in loop.steps))
+    return Body(parameters, steps, end, loop.calls)
 
 
 def _module(entry: Any, names: dict[str, nn.Module], role: str) -> nn.Module:

@@ -18,6 +18,14 @@ def same_output(dtype: torch.dtype) -> float:
     return min(1000 * torch.finfo(dtype).eps, 0.05)
 
 
+Place = tuple[nn.Module, str]  # an attribute of a module
+
+
+def held(module: nn.Module) -> list[tuple[Place, Tensor]]:
+    """The tensors that stand on a module and its parts as plain attributes."""
+    return [((m, k), x) for m in module.modules() for k, x in vars(m).items() if carries_gradient(x)]
+
+
 class Call:
     """A call, made before the module runs: its inputs, detached, with the random state and autocast of that moment."""
 
@@ -28,11 +36,19 @@ class Call:
         self.versions = self._versions()
         self.ambient = Ambient()
         self.gave: list[Tensor] = []  # the sizes of its outputs
+        self.left: list[Place] = []  # where it has left tensors with a graph for others, which are outputs as well
+        self._held = {place: id(x) for place, x in held(module)}
 
     def inputs(self, leaves: list[Any]) -> tuple[Any, Any]:
         """(args, kwargs) of the call, with `leaves` in place of its own tensors."""
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
+
+    def find_left(self) -> list[Tensor]:
+        """The tensors with a graph that the call, which has ended, has left on its modules; `left` says where."""
+        new = [(place, x) for place, x in held(self.module) if x.requires_grad and self._held.get(place) != id(x)]
+        self.left = [place for place, _ in new]
+        return [x for _, x in new]
 
     def keep_sizes(self, outputs: Iterable[Any]) -> None:
         self.gave = [_size(y) for y in outputs if carries_gradient(y)]

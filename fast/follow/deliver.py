@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdi.errors import CoverageError
 
@@ -47,6 +47,7 @@ class Delivery:
         self.dtypes: set[torch.dtype] = set()  # of the gradients that arrived
         self.owners = Owners()
         self.rows = RowProof(0)
+        self.given: dict[Any, list[Tensor]] = {}  # what calls returned that will be run again and left values, too
         self._busy = False  # a replay is running: its calls are ours
 
     def deliver_native(
@@ -85,6 +86,15 @@ class Delivery:
         """Whether a block shows that examples stand along an axis, in order."""
         return self.n <= 1 or not prod(shape) or self.rows.shows(block, shape, axis)
 
+    def refuse_hooks(self, call: Any, module: nn.Module) -> None:
+        """Refuse a hook of the user on what a call has returned: it must see the gradient of a value left beside it."""
+        if any(y._backward_hooks for y in self.given.get(call, ())):
+            raise CoverageError(
+                f"a {type(module).__name__} leaves a value on itself, and a hook stands on what it returns: when it is "
+                "run again, the hook would not see the value's gradient; return the value as well, or try "
+                "memory='hooks'"
+            )
+
     def _weighed(self, unit: Unit, key: Any, rows: Tensor) -> Tensor:
         """Whose rows these are, by values."""
         try:
@@ -98,6 +108,7 @@ class Delivery:
     def deliver_replayed(
         self, unit: Unit, call: Call, k: int, slot: Slot, draws: bool, key: Any, delta: Tensor, block: Block
     ) -> None:
+        self.refuse_hooks(call, unit.module)
         lead, axis = unit.lead(delta, k), batch_axis(unit.module, k)
         if self.owners.weighing:
             if delta.dim() > axis and delta.numel():

@@ -59,14 +59,16 @@ def run_pass(
 
     prove: find out whether each loss depends on its own example alone (`tracer.apart`).
 
-    Every body parameter must be reached, unless this is only a part of a batch, or it was `reached` by another batch: a
-    loop of sampled depth, or experts, may leave some out. Errors name examples by `ids`.
+    A body parameter that no gradient reaches, in a whole batch, and that was not `reached` by another one (a loop of
+    sampled depth, or experts, may leave some out), must be out of reach for autograd, too: then its gradient is zero,
+    and `tracer.unreached` names it. Errors name examples by `ids`.
     """
     if torch.is_inference_mode_enabled():
         raise RuntimeError("gradients cannot be taken under torch.inference_mode(); call featurize outside of it")
     with unharmed(model), graph_keeping_checkpoints():
         random = RandomState()
         idle: set[str] = set()  # parameters whose modules this batch does not call
+        unreached: set[str] = set()
         first = plan
         while True:
             random.restore()
@@ -87,14 +89,23 @@ def run_pass(
                 except CoverageError as failure:
                     if tracer.owners.weighed and error.why == NO_ROWS.format(tracer.n):
                         raise AuditError(MIXED.format(error.unit.name, tracer.n)) from failure
-                    if error.why != NEVER_CALLED or not (part or reached >= set(error.parameters)):
+                    lost = set(error.parameters)
+                    if error.why != NEVER_CALLED:
                         raise
-                    idle.update(error.parameters)
+                    if not (part or reached >= lost):
+                        if unreached | lost >= set(body.parameters) or reaches(model, loss, batch, body, lost):
+                            raise
+                        unreached |= lost
+                    idle |= lost
                     plan = first  # on the way out, modules around were tried, which are never called either
                 continue
             tracer.draws = random.has_moved()
             if not part:
-                _refuse_silent(tracer, body, reached)
+                silent = {n for n in body.parameters if not tracer.delivered[n]} - reached - unreached
+                if silent and (silent >= set(body.parameters) or reaches(model, loss, batch, body, silent)):
+                    _refuse_silent(tracer, body, silent)
+                unreached |= silent
+            tracer.unreached = unreached
             return tracer, plan
 
 
@@ -176,17 +187,34 @@ def _examples(losses: Any) -> int:
     if losses.dim() != 1:
         raise ValueError(
             f"loss must return one value per example: expected shape (n,), got {tuple(losses.shape)}; use "
-            "reduction='none' and average over the tokens of each example"
+            "reduction='none' and average over the tokens of each example; for a query of each token, see "
+            "sdi.lm.per_token, where k tokens cost what k examples cost"
         )
     return len(losses)
 
 
-def _refuse_silent(tracer: Tracer, body: Body, reached: Set[str]) -> None:
-    for name, p in body.parameters.items():
-        if not tracer.delivered[name] and name not in reached:
-            modules = ", ".join(repr(unit.name) for unit in tracer.plan.serving(name))
-            raise CoverageError(
-                f"body parameter {name!r} {tuple(p.shape)} got no gradient at any step: no loss depends on it "
-                f"through the {tracer.calls[name]} calls of {modules}; leave it out of Loop(body=...), or, if only "
-                "some examples use it, put one of them into the first batch"
-            )
+def _refuse_silent(tracer: Tracer, body: Body, silent: Set[str]) -> None:
+    name = next(name for name in body.parameters if name in silent)
+    modules = ", ".join(repr(unit.name) for unit in tracer.plan.serving(name))
+    raise CoverageError(
+        f"body parameter {name!r} {tuple(body.parameters[name].shape)} got no gradient at any step: no loss depends on "
+        f"it through the {tracer.calls[name]} calls of {modules}; leave it out of Loop(body=...), or, if only some "
+        "examples use it, put one of them into the first batch"
+    )
+
+
+def reaches(model: nn.Module, loss: Loss, batch: Any, body: Body, names: Set[str]) -> bool:
+    """Whether autograd's own gradient of the losses, weighted at random, reaches one of these frozen parameters."""
+    parameters = [p for name, p in body.parameters.items() if name in names]
+    try:
+        for p in parameters:
+            p.requires_grad_(True)
+        with torch.enable_grad():
+            losses = loss(model, batch)
+            if not losses.requires_grad:
+                return False
+            found = torch.autograd.grad(losses @ loss_weights(len(losses)).to(losses), parameters, allow_unused=True)
+    finally:
+        for p in parameters:
+            p.requires_grad_(False)
+    return any(g is not None and bool(g.any()) for g in found)

@@ -17,8 +17,9 @@ from torch.utils import _pytree as pytree
 from sdi.errors import CoverageError
 from sdi.loop import Loop
 
+from ..guard.second_run import second_run
 from .body import Body
-from .call import Call
+from .call import Call, Place, held
 from .graph_leaves import carries_gradient
 from .tracer import Tracer
 
@@ -92,14 +93,14 @@ class _Run:
         self.slot = wrapped.tracer.slot
         self.constants: list[Any] = []
         self.out_spec: Any = None
-        self.left: list[tuple[nn.Module, str]] = []  # where the call has left a tensor for others: outputs as well
+        self.left: list[Place] = []  # where the call has left a tensor for others: outputs as well
         for x in call.leaves:
             if isinstance(x, Tensor):
                 wrapped.tracer.meter.add(x)
 
     def forward(self, leaves: list[Any]) -> list[Any]:
         args, kwargs = self.call.inputs(leaves)
-        before = {place: id(x) for place, x in _held(self.call.module)}
+        before = {place: id(x) for place, x in held(self.call.module)}
         listed = _listed(self.call.module)
         with self.wrapped.tracer.inside_unit():
             out, self.out_spec = pytree.tree_flatten(self.wrapped.original(*args, **kwargs))
@@ -108,7 +109,7 @@ class _Run:
                 f"a {type(self.call.module).__name__} puts something into a list or dict that it is given, which is "
                 "lost when it is run again; return it, or use memory='hooks'"
             )
-        new = [(place, x) for place, x in _held(self.call.module) if before.get(place) != id(x)]
+        new = [(place, x) for place, x in held(self.call.module) if before.get(place) != id(x)]
         self.left = [place for place, _ in new]
         for (module, name), ids in _listed(self.call.module).items():
             if ids - listed.get((module, name), set()):
@@ -128,11 +129,6 @@ class _Run:
         """The outputs with the tensors that carry a graph put back in their places."""
         rest = iter(tensors)
         return [next(rest) if c is _GRAPH else c for c in self.constants]
-
-
-def _held(module: nn.Module) -> list[tuple[tuple[nn.Module, str], Tensor]]:
-    """The tensors that stand on a module and its parts as plain attributes."""
-    return [((m, k), x) for m in module.modules() for k, x in vars(m).items() if carries_gradient(x)]
 
 
 def _listed(module: nn.Module) -> dict[tuple[nn.Module, str], set[int]]:
@@ -161,11 +157,7 @@ class _Recompute(torch.autograd.Function):
         ours = tracer.in_our_pass  # not a gradient that the user's code takes, perhaps several times
         if ours and not tracer.owners.weighing:
             ctx.run = None
-        if any(y._backward_hooks for y in tracer.given.get(run, ())):
-            raise CoverageError(
-                f"a {type(run.call.module).__name__} leaves a value on itself, and a hook stands on what it returns: "
-                "when it is run again, the hook would not see the value's gradient; use memory='hooks'"
-            )
+        tracer.refuse_hooks(run, run.call.module)
         if run.call.changed():
             raise RuntimeError(
                 f"an input of the {type(run.call.module).__name__} was changed in place after or during its call, so "
@@ -175,7 +167,8 @@ class _Recompute(torch.autograd.Function):
         tensors = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
         for i, want in zip(tensors, wanted, strict=True):
             leaves[i] = leaves[i].detach().requires_grad_(want)
-        with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run):
+        again_with = second_run(run.call.module, "use memory='hooks'")
+        with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run), again_with:
             again = run.forward(leaves)
         if not run.call.gives_again(again):
             raise CoverageError(

@@ -20,6 +20,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils import _pytree as pytree
 
 from ..guard.checkpointing import no_checkpoints
+from ..guard.second_run import second_run
 from ..sketching.sinks import Sink, Slot
 from .call import Call, same_output
 from .owners import in_order
@@ -54,7 +55,8 @@ def replay(
     if n > 1 and owners is None and (not at or not _is_batched(delta, axis, n)):
         raise NoBatchAxis
     weights = {name: p.detach().clone().requires_grad_() for name, p in parameters.items()}
-    with call.ambient.again(), torch.enable_grad():
+    remedy = "give it what it needs as arguments that can be used again, or leave it out of Loop(body=...)"
+    with call.ambient.again(), torch.enable_grad(), second_run(call.module, remedy):
         outputs = _run(call, weights, call.leaves)
     if not call.gives_again(outputs):
         raise OtherOutput
@@ -78,7 +80,7 @@ def _is_batched(x: Any, axis: int, n: int) -> bool:
 
 
 def _run(call: Call, weights: Mapping[str, Tensor], leaves: list[Any]) -> list[Any]:
-    """The call's outputs, with these weights and inputs."""
+    """The call's outputs, with these weights and inputs; then what it leaves on its modules."""
     args, kwargs = call.inputs(leaves)
     # Every place of a parameter, each once: functional_call's own tying does not put back a module under two names.
     tied = {id(call.module.get_parameter(name)): w for name, w in weights.items()}
@@ -89,7 +91,8 @@ def _run(call: Call, weights: Mapping[str, Tensor], leaves: list[Any]) -> list[A
         if id(p) in tied
     }
     with no_checkpoints():
-        return pytree.tree_leaves(functional_call(call.module, places, args, kwargs, tie_weights=False))
+        outputs = pytree.tree_leaves(functional_call(call.module, places, args, kwargs, tie_weights=False))
+    return outputs + [getattr(module, name) for module, name in call.left]
 
 
 def _total(y: Tensor, delta: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:

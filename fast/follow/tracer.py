@@ -49,6 +49,7 @@ class Tracer(Delivery):
         self.slot: Slot = None
         self.step = 0
         self.steps_seen = 0
+        self.unreached: set[str] = set()  # parameters that autograd does not reach either
         self.draws = False  # whether the pass drew random numbers
         self.losses = torch.zeros(0)
         self.apart = False  # whether it is proven that no loss depends on another example
@@ -59,7 +60,6 @@ class Tracer(Delivery):
         self.early_calls: Counter[str] = Counter()  # before the first step
         self.wrapped: dict[nn.Module, Any] = {}  # the forwards that recompute has put in place
         self.proof: ValueProof | None = None
-        self.given: dict[Any, list[Tensor]] = {}  # what units returned that will be run again and left values, too
         self._units = 0  # calls of units that will be run again, of which one is within another
         self._watched: list[tuple[Any, int, Shown]] = []  # outputs: node, place, whether a block tells their rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
@@ -85,9 +85,10 @@ class Tracer(Delivery):
                 if isinstance(unit.module, ParametrizationList):  # called whenever its weight is looked at
                     continue
                 on(unit.module.register_forward_pre_hook(partial(self._on_absorbed, unit), prepend=True))
-            if self.body.step is not self.model:
+            if all(step is not self.model for step in self.body.steps):
                 on(self.model.register_forward_pre_hook(self._on_model, prepend=True))
-            on(self.body.step.register_forward_pre_hook(self._on_step, prepend=True))
+            for step in self.body.steps:
+                on(step.register_forward_pre_hook(self._on_step, prepend=True))
             if self.body.end is not None:
                 on(self.body.end.register_forward_pre_hook(self._on_end, prepend=True))
             try:
@@ -248,12 +249,19 @@ class Tracer(Delivery):
             self._hook(under(output), deliver, partial(self.tells_rows, unit.lead(output) or (1,), output.numel()))
             return output
         leaves, spec = pytree.tree_flatten(output)
+        outputs = len(leaves)
+        if self.forward:
+            call = self._open.pop()
+            leaves += call.find_left()
         found = [k for k, y in enumerate(leaves) if carries_gradient(y)]
         for k in found:
             # A clone: a gradient there comes from outside the module, even if the module itself uses this output.
             leaves[k] = leaves[k].clone() if leaves[k].requires_grad else begin_graph(leaves[k])
         if self.forward:
-            call = self._open.pop()
+            for (holder, name), x in zip(call.left, leaves[outputs:], strict=True):
+                setattr(holder, name, x)
+            if call.left:
+                self.given[call] = [leaves[k] for k in found]
             if self.proof is not None and not self._open:
                 self.proof.leave_call(leaves)
             if call.changed():
@@ -267,7 +275,7 @@ class Tracer(Delivery):
                 deliver = partial(self.deliver_replayed, unit, call, k, self.slot, draws, key)
                 shown = partial(self.shows_axis, tuple(leaves[k].shape), batch_axis(unit.module, k))
                 self._hook(leaves[k], deliver, shown)
-        return pytree.tree_unflatten(leaves, spec)
+        return pytree.tree_unflatten(leaves[:outputs], spec)
 
     def _keep(self, *inputs: Any) -> None:
         for x in inputs:

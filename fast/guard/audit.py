@@ -62,8 +62,11 @@ class Audited(Protocol):
     tables: Tables
     batches: int  # so far
     draws: bool  # whether the last pass drew random numbers
-    proven: bool  # whether each loss of the last batch is proven to depend on its own example alone
     shared: set[str]  # places in batches that do not hold one row for each example
+
+    @property
+    def proven(self) -> bool:
+        """Whether each loss of the last batch is proven to depend on its own example alone."""
 
     def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features: ...
 

@@ -240,17 +240,23 @@ def verify(
 @app.command()
 def demo(
     keep: Annotated[Path | None, typer.Option(help="A new folder for checkpoints, store and result.")] = None,
-    pretrained: Annotated[bool, typer.Option("--pretrained", help="A trained model's circuit, in seconds.")] = False,
+    pretrained: Annotated[bool, typer.Option("--pretrained", help="A trained model, in seconds.")] = False,
+    task: Annotated[str, typer.Argument(metavar="[TASK]", help="With --pretrained: parity or sudoku.")] = "parity",
 ) -> None:
     """Train a small looped transformer on parity, trace every loop step to its training strings, check it all."""
     from sdi.cli.demo import demo as show
     from sdi.cli.demo_pretrained import demo_pretrained
+    from sdi.cli.demo_sudoku import demo_sudoku
 
     with exit_codes():
         if pretrained and keep is not None:
             raise ValueError(f"--keep is for the demo that trains; with --pretrained it must be left out, got {keep}")
+        shows = {"parity": demo_pretrained, "sudoku": demo_sudoku}
+        if task not in shows or (task != "parity" and not pretrained):
+            rule = "parity or sudoku" if task not in shows else "parity without --pretrained"
+            raise ValueError(f"TASK must be {rule}, got {task!r}")
         if pretrained:
-            demo_pretrained(console)
+            shows[task](console)
         else:
             show(console, keep)
 

@@ -45,7 +45,7 @@ class Config:
     script: Path  # defines model(), loss(model, batch), train(), query()
     checkpoints: tuple[str, ...]  # globs
     body: tuple[str, ...]
-    step: str
+    step: str | tuple[str, ...]
     store: Path  # the run's folder; runs/NAME beside NAME.toml unless given
     result: Path  # result.safetensors in the store unless given
     end: str | None = None
@@ -66,7 +66,7 @@ class Config:
 OWN = tuple(f.name for f in fields(Config) if f.name != "settings")
 KEYS = (*OWN, *SETTINGS)
 NEEDED = ("script", "checkpoints", "body", "step")
-TEXTS = ("script", "step", "end", "store", "result")
+TEXTS = ("script", "end", "store", "result")
 
 
 def read_config(path: str | Path) -> Config:
@@ -153,7 +153,7 @@ def _typed(key: str, value: Any, path: Path) -> Any:
         return value
     if key == "calls":
         rule, good = f"one of {CALLS}", value in CALLS
-    elif key in TEXTS:
+    elif key in TEXTS or (key == "step" and isinstance(value, str)):
         rule, good = "a text in quotes", isinstance(value, str) and value != ""
     else:
         kind: Any = (int, float) if key == "eta" else str

@@ -50,7 +50,9 @@ def loop_names(model: Any, loop: Loop) -> dict[str, Any]:
     def name(entry: Any) -> Any:
         return entry if entry is None or isinstance(entry, str) else known.get(id(entry), type(entry).__qualname__)
 
-    names_of = {"body": [name(entry) for entry in loop.body], "step": name(loop.step), "end": name(loop.end)}
+    steps = [name(entry) for entry in loop.steps]
+    body, step = [name(entry) for entry in loop.body], steps if len(steps) > 1 else steps[0]
+    names_of = {"body": body, "step": step, "end": name(loop.end)}
     return names_of if loop.calls == "one" else {**names_of, "calls": loop.calls}
 
 

@@ -115,7 +115,8 @@ def _labels(batch: Mapping[str, Any]) -> Any:
 def _logits(model: Any, batch: Mapping[str, Any]) -> Any:
     inputs = _inputs(batch)
     forward = inspect.signature(model.forward).parameters
-    named = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in forward.values()) and "input_ids" not in forward
+    kinds = {p.kind for p in forward.values()}
+    named = kinds <= {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}  # a wrapper that passes all on
     more = {key: x for key, x in batch.items() if key not in ("input_ids", *OURS) and (key in forward or named)}
     if "use_cache" in forward:
         more.setdefault("use_cache", False)  # a cache is for generating, and would be kept for nothing

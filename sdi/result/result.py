@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sdi.arguments import whole
 from sdi.errors import NonFiniteError, nearest_or_first
 from sdi.files import expand, write_whole
 from sdi.result.as_xarray import as_xarray
@@ -159,6 +160,21 @@ class Result:
         point = self.labels["checkpoint"][0] if checkpoint is None else checkpoint
         note = f"scores are divided by the queries' losses at checkpoint {point}"
         return replace(self, arrays=arrays, info={**self.info, "notes": [*self.info.get("notes", []), note]})
+
+    def nested(self, inner: int) -> DataArray:
+        """`sdi` of a loop within a loop: (train, query, cycle, step), both counted from 1, so that sums over either
+        axis are the scores of the other.
+
+        inner: steps in a cycle of the outer loop, or in a round of a loss with `Loop(calls="continue")`; all cycles
+            have as many. (`stderr` is of single steps: those of a cycle share one sketch, so it is at most their sum.)
+        """
+        self._need_steps("nested")
+        tau = len(self.labels["step"])
+        if not 1 <= whole("inner", inner) <= tau or tau % inner:
+            raise ValueError(f"inner must divide the {tau} steps into cycles of one length, got {inner}")
+        values = self.sdi_values.reshape(*self.sdi_values.shape[:2], -1, inner)
+        cycles = {"cycle": range(1, tau // inner + 1), "step": range(1, inner + 1)}
+        return as_xarray(values, ("train", "query", "cycle", "step"), {**self.labels, **cycles}, "sdi")
 
     def position(self, dim: str, label: Any) -> int:
         """The index of a label on an axis. dim: the axis's name. label: compared as text."""

@@ -13,7 +13,7 @@ from sdi.errors import NonFiniteError
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.result.result import LOSS, Result, axes_of
 from sdi.scores import products as scores
-from sdi.scores.standard_error import doubts, sizes, standard_error
+from sdi.scores.standard_error import block_norms, doubts, sizes, standard_error
 from sdi.store.features import Features
 from sdi.store.store import Store
 
@@ -32,6 +32,7 @@ def score(
     """Scores of these examples, weighted by eta and summed over checkpoints, with their standard errors."""
     bars = store.bars(stderr)
     by_checkpoint, outside, errors, total_errors, taus, losses = [], [], [], [], [], []
+    reached = np.zeros(len(store.blocks), dtype=bool)
     for checkpoint in checkpoints:
         train = store.read(checkpoint.key, "train", train_ids)
         query = store.read(checkpoint.key, "query", query_ids)
@@ -55,7 +56,10 @@ def score(
         total_errors.append(_stderr(store, train, query, eta, "tracin", bars))
         taus.append(train.tau if mode == "train" else query.tau)
         losses.append(query.losses)
-    info = {**info, "notes": [*info.get("notes", []), *doubts(store.sketch, bars)]}
+        reached |= (block_norms(train.g, train) > 0).any(axis=0) | (block_norms(query.g, query) > 0).any(axis=0)
+    silent = [f"{b.name!r}" for b, moved in zip(store.blocks, reached, strict=True) if not moved]
+    notes = [f"no example's gradient reaches {', '.join(silent)}: zeros stand for it"] if silent else []
+    info = {**info, "notes": [*info.get("notes", []), *notes, *doubts(store.sketch, bars)]}
     if "settings" in info:
         info["settings"] = {**info["settings"], "stderr": bars}
     return make_result(

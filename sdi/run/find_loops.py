@@ -154,7 +154,8 @@ def _loops(one: _Pass, calls: str) -> list[FoundLoop]:
     for outer, inner in one.inside():
         for found in _loops(inner, calls):
             times = one.times[outer]
-            words = f"nested: {found.tau} steps within each of the {times} calls of {outer!r}; as one count of steps"
+            words = f"nested: {found.tau} steps within each of the {times} calls of {outer!r}"
+            words += f"; result.nested({found.tau}) has them as pairs"
             more = {name: count * times for name, count in found.calls.items()}
             kept.append(FoundLoop(found.loop, found.tau * times, found.numbers, more, (words, *found.remarks)))
     return kept
@@ -252,7 +253,20 @@ def _no_reuse(calls: Calls, one: _Pass) -> list[str]:
     if first is not None:
         names = list(dict.fromkeys(one.shown))
         notes.append(f"as a loop of one step: sdi.Loop(body={_quoted(names)}, step={_quoted(first)})")
+        layers = _layers(one)
+        if layers:
+            notes.append(f"with its layers as steps: sdi.Loop(body={_quoted(layers)}, step={_quoted(layers)})")
     return notes
+
+
+def _layers(one: _Pass) -> list[str]:
+    """The longest run of numbered modules of one list that are called one after the other."""
+    found: dict[str, list[str]] = {}
+    for name in one.every:
+        parent, _, last = name.rpartition(".")
+        if last.isdecimal() and one.has_numbers(name):
+            found.setdefault(parent, []).append(name)
+    return max((names for names in found.values() if len(names) > 1), key=len, default=[])
 
 
 def _some(steps: Sequence[int], most: int = 6) -> str:

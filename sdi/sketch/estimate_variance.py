@@ -48,7 +48,7 @@ def half_bound(factor: float, pairs: Pairs) -> Float[Array, "n q"]:
 def between(factor: float, pairs: Pairs, sample: Float[Array, "n q"]) -> Float[Array, "n q"]:
     """`sample`, clipped to at most the half bound and at least (1 + cos^2) / 2 times the half bound."""
     most, whole = half_bound(factor, pairs), factor * pairs.norms
-    share = np.divide(most, whole, out=np.zeros_like(most), where=whole > 0)  # (1 + cos^2) / 2
+    share = most / np.where(whole > 0, whole, 1)  # (1 + cos^2) / 2; where the whole is nothing, so is the most
     return np.asarray(np.clip(sample, share * most, most))
 
 

@@ -74,6 +74,7 @@ def normals(count: int, *words: object) -> Float32[np.ndarray, "count"]:
     from scipy.special import ndtri  # not at the top: `import sdi` loads no SciPy
 
     uniform = ((bits(count, *words) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    uniform = np.minimum(uniform, 1 - 2.0**-53)  # the largest of all would be rounded to 1, and be infinite
     return (np.rint(ndtri(uniform) * 2.0**20) * 2.0**-20).astype(np.float32)
 
 

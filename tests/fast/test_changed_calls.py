@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -69,16 +70,18 @@ def test_weights_and_methods_that_are_replaced_in_a_later_batch_are_refused(name
 
 
 class Router(nn.Module):
-    """Bare parameters, served by replay; what it leaves on itself is not among its outputs."""
+    """Bare parameters, served by replay. keep: called with what it makes on the way."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Callable[[Router, Tensor], None] | None = None) -> None:
         super().__init__()
         self.router, self.out = nn.Parameter(torch.ones(D, 2)), nn.Parameter(torch.ones(2, D))
         self.logits: Any = None
+        self.keep = keep or (lambda router, logits: setattr(router, "logits", logits))
 
     def forward(self, s: Tensor) -> Tensor:
-        self.logits = s @ self.router
-        return torch.tanh(s + self.logits.softmax(-1) @ self.out)
+        logits = s @ self.router
+        self.keep(self, logits)
+        return torch.tanh(s + logits.softmax(-1) @ self.out)
 
 
 def z_loss(model: Any, batch: Any) -> Tensor:
@@ -89,9 +92,26 @@ def z_loss(model: Any, batch: Any) -> Tensor:
 
 
 @MEMORY
-def test_a_value_that_leaves_a_replayed_call_by_the_side_in_a_later_batch_is_not_lost(memory: str) -> None:
+def test_a_value_that_a_replayed_call_leaves_on_itself_in_a_later_batch_is_not_lost(memory: str) -> None:
     model = make(Router())
     featurizer = Featurizer(model, z_loss, loop=body_of(model), memory=memory)
+    for seed in (1, 2):
+        featurizer({**make_xy(seed=seed), "z": False})
+    batch = {**make_xy(seed=3), "z": True}
+    assert_is_truth(featurizer(batch), step_truth(model, z_loss, batch, 3))
+
+
+@MEMORY
+def test_a_value_that_leaves_a_replayed_call_by_another_way_in_a_later_batch_is_not_lost(memory: str) -> None:
+    """Through an object that is not a module of the model: found by the operations that use the value."""
+    kept = SimpleNamespace(logits=None)
+    model = make(Router(lambda router, logits: setattr(kept, "logits", logits)))
+
+    def loss(model: Any, batch: Any) -> Tensor:
+        losses = square_loss(model, batch)
+        return losses + kept.logits.logsumexp(-1).square().mean(1) if batch["z"] else losses
+
+    featurizer = Featurizer(model, loss, loop=body_of(model), memory=memory)
     for seed in (1, 2):
         featurizer({**make_xy(seed=seed), "z": False})
     with pytest.raises(AuditError, match="differs from autograd's"):

@@ -234,3 +234,44 @@ def test_a_loss_that_changes_the_mode_leaves_it_as_it_was() -> None:
     with leaving_as_it_came(model):
         featurize(model, lambda m, b: squares(m.eval(), b), make_xy(), loop=CORE)
     assert all(module.training for module in model.modules())
+
+
+class LeavesAux(nn.Module):
+    """Has to be run again whole, as its own weight meets no batch axis; and leaves a value that the loss uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.aux = nn.Parameter(torch.ones(D)), torch.zeros(())
+
+    def forward(self, s: Tensor) -> Tensor:
+        s = torch.tanh(s + (s.transpose(0, 1).sin() * self.scale).transpose(0, 1))
+        self.aux = s.square().flatten(1).mean(1)
+        return s
+
+
+def with_aux(model: nn.Module, batch: Any) -> Tensor:
+    return squares(model, batch) + torch.where(batch["x"].flatten(1)[:, 0] > 0.1, model.core.aux, 0)
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_a_value_that_a_replayed_call_leaves_on_its_module_is_an_output_as_well(memory: str) -> None:
+    model = Own(LeavesAux())
+    for n in (4, 3):
+        batch = make_xy(n, length=2)
+        with leaving_as_it_came(model):
+            features = featurize(model, with_aux, batch, loop=CORE, memory=memory)
+        is_truth(features, model, batch, with_aux)
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_hooks_on_what_a_replayed_call_returns_beside_a_value_that_it_leaves_are_refused(memory: str) -> None:
+    class Hooked(Own):
+        def loop(self, h: Tensor, batch: Any) -> Tensor:
+            for _ in range(3):
+                h = self.core(h)
+                h.register_hook(lambda g: 0.5 * g)
+            return h
+
+    model = Hooked(LeavesAux())
+    with pytest.raises(CoverageError, match="leaves a value on itself, and a hook stands on what it returns"):
+        Featurizer(model, with_aux, loop=CORE, memory=memory, audit="off")(make_xy(4, length=2))

@@ -82,6 +82,21 @@ def test_scores_are_shown_relative_to_the_querys_own_loss() -> None:
         zero.relative()
 
 
+def test_the_steps_of_a_loop_within_a_loop_are_pairs() -> None:
+    result = make_result()
+    pairs = result.nested(2)
+    assert (pairs.dims, pairs.shape) == (("train", "query", "cycle", "step"), (N, Q, 2, 2))
+    for t in range(T):
+        part = pairs.sel(cycle=1 + t // 2, step=1 + t % 2)
+        np.testing.assert_array_equal(part.values, result.sdi.sel(step=t + 1).values)
+    np.testing.assert_allclose(pairs.sum(["cycle", "step"]).values, result.sdi.sum("step").values, rtol=1e-12)
+    for bad in (3, 0, 5):
+        with pytest.raises(ValueError, match=rf"^inner must divide the 4 steps into cycles of one length, got {bad}$"):
+            result.nested(bad)
+    with pytest.raises(ValueError, match=r"^nested needs one step axis"):
+        make_result("tracin").nested(1)
+
+
 def test_a_result_without_losses_is_saved_read_and_says_so(tmp_path: Path) -> None:
     result = make_result()
     result = replace(result, arrays={name: a for name, a in result.arrays.items() if name != "loss"})

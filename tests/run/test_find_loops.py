@@ -185,6 +185,11 @@ def test_a_model_without_reuse_is_told_so() -> None:
     assert len(said) == 0
     assert said.notes[0] == "no module with parameters is called more than once: this model has no loop"
     assert said.notes[1] == 'as a loop of one step: sdi.Loop(body=["read_in", "head"], step="read_in")'
+    assert len(said.notes) == 2
+    deep = found(Net(lambda model, x: model.layers(x), layers=nn.Sequential(linear(), nn.ReLU(), linear())))
+    assert deep.notes[2] == (
+        'with its layers as steps: sdi.Loop(body=["layers.0", "layers.2"], step=["layers.0", "layers.2"])'
+    )
 
 
 def test_one_activation_for_all_layers_is_no_loop() -> None:

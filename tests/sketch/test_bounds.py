@@ -205,6 +205,17 @@ def test_the_bound_over_checkpoints_is_computed_in_double_precision():
         assert abs(float(bounds.checkpoint_bound(variances, eta)) - wanted) <= 1e-14 * wanted
 
 
+def test_variances_of_stacks_are_stacks_of_variances():
+    rng = np.random.default_rng(0)
+    x, y, X, Y = (rng.integers(-5, 5, size=size) for size in ((2, 3, 4), (2, 3, 4), (2, 3, 4, 5), (2, 3, 4, 5)))
+    for m in (2, 3):
+        vectors, matrices = bounds.count_sketch_variance(x, y, m), bounds.tensor_sketch_variance(X, Y, m)
+        assert vectors.shape == matrices.shape == (2, 3)
+        for i, j in np.ndindex(2, 3):
+            assert vectors[i, j] == bounds.count_sketch_variance(x[i, j], y[i, j], m)
+            assert matrices[i, j] == bounds.tensor_sketch_variance(X[i, j], Y[i, j], m)
+
+
 def test_no_checkpoints_have_no_variance():
     assert np.array_equal(bounds.checkpoint_bound(np.zeros((0, 3)), np.zeros(0)), np.zeros(3))
 

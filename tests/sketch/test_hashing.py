@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from functools import reduce
 from itertools import combinations, product
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sdi.sketch import hashing
 from sdi.sketch.hashing import (
     bits,
     buckets_of,
@@ -206,3 +208,75 @@ def test_the_polynomial_family_names_the_next_power_of_two(m, remedy):
         check_family("polynomial", m)
     check_family("polynomial", remedy)
     check_family("table", m)
+
+
+def test_the_polynomial_family_takes_every_power_of_two_and_nothing_else():
+    def taken(m):
+        try:
+            hashing.check_family("polynomial", m)
+        except ValueError:
+            return False
+        return True
+
+    assert [m for m in range(1, 70) if taken(m)] == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_numbers_have_the_dtypes_they_are_stored_in():
+    assert hashing.sign_bits(3, "a").dtype == np.int8
+    assert hashing.signs_of(np.arange(4, dtype=np.uint64)).dtype == np.int8
+    assert hashing.normals(3, "a").dtype == np.float32
+    assert {hashing.distinct(count, 5, "a").dtype for count in (0, 3)} == {np.dtype(np.int64)}
+    assert hashing.distinct_columns(2, 3, 5, "a").dtype == np.int64
+
+
+def test_the_most_extreme_bits_give_finite_normal_numbers(monkeypatch):
+    ends = np.array([0, 2**64 - 1, 2**63, 2**63 - 1], dtype=np.uint64)
+    monkeypatch.setattr(hashing, "bits", lambda count, *words: ends)
+    low, high, *middle = hashing.normals(4).tolist()
+    assert abs(low - NormalDist().inv_cdf(2.0**-54)) < 1e-6
+    assert abs(high + NormalDist().inv_cdf(2.0**-53)) < 1e-6
+    assert middle == [0.0, 0.0]
+
+
+def test_the_field_has_as_many_elements_as_buckets_of_any_number():
+    assert [hashing.field_degree(1, m) for m in (1, 2, 3, 4, 5, 8, 9)] == [1, 1, 2, 2, 3, 3, 4]
+
+
+def test_the_field_of_two_elements_has_a_modulus():
+    assert hashing.field_modulus(1) == 0b10
+
+
+def test_a_polynomial_of_many_terms_begins_with_its_last_coefficient():
+    """1 + x^3 over GF(2^2), where x^3 = 1 for every x but 0."""
+    assert hashing.evaluate(np.array([1, 0, 0, 1], dtype=np.uint64), 4, 2).tolist() == [1, 0, 0, 0]
+    assert hashing.evaluate(np.array([0, 1, 0, 0], dtype=np.uint64), 4, 2).tolist() == [0, 1, 2, 3]
+
+
+def test_sign_bits_are_the_bits_from_the_lowest_on():
+    words = [int(word) for word in hashing.bits(3, "a")]
+    wanted = [1 - 2 * (words[i // 64] >> i % 64 & 1) for i in range(130)]
+    assert [hashing.sign_bits(count, "a").tolist() for count in (1, 64, 65, 130)] == [
+        wanted[:count] for count in (1, 64, 65, 130)
+    ]
+
+
+def test_sets_are_drawn_from_their_words():
+    one, other = (hashing.distinct(3, 1000, word).tolist() for word in "ab")
+    assert one != other
+    one, other = (hashing.distinct_columns(2, 3, 1000, word).tolist() for word in "ab")
+    assert one != other
+
+
+@pytest.mark.parametrize(("count", "below"), [(1, 4), (2, 4), (3, 4), (3, 5), (4, 4)])
+def test_every_set_is_drawn_equally_often(monkeypatch, count, below):
+    """Over all words: uniform modulo each number that they are taken modulo."""
+    words = [
+        [word + 7 * (below - count + k + 1) for k, word in enumerate(some)]
+        for some in product(*(range(below - count + k + 1) for k in range(count)))
+    ]
+    monkeypatch.setattr(hashing, "bits", lambda n, *given: np.array(given[:n], dtype=np.uint64))
+    drawn = [tuple(hashing.distinct(count, below, *some)) for some in words]
+    columns = hashing.distinct_columns(len(words), count, below, *np.ravel(words))
+    for found in (drawn, [tuple(sorted(column)) for column in columns.tolist()]):
+        assert Counter(found) == dict.fromkeys(combinations(range(below), count), len(words) // len(set(found)))
+    assert np.array_equal(np.sort(columns, axis=1), drawn)

@@ -16,7 +16,7 @@ from sdi.scores import cross_mass, energy, late_mass
 from ..accuracy import answers
 from ..batches import losses
 from ..boards import Boards, rounds
-from ..influence import Tell, conservation, influence
+from ..influence import Tell, conservation, on_test_and_self
 from ..settings import Settings
 from ..split import SAMPLE, Split, stratified
 from .horizon import needed, stopping
@@ -59,8 +59,7 @@ def analyse(
     models = [model_of(settings, point.weights()) for point in points]
     etas = np.array([point.eta for point in points], dtype=float)
     train, test, groups = sampled(settings, boards)
-    on_test = influence(settings, checkpoints, train, test, store, tell)
-    own = influence(settings, checkpoints, train, train, store, tell).tracin.diagonal()
+    sdi, own = on_test_and_self(settings, checkpoints, train, test, store, tell)
     said = answers(models[-1], test, range(1, settings.most_loops + 1))
     seen = np.stack([losses(model, train) for model in models])
     return {
@@ -69,12 +68,12 @@ def analyse(
             for p, solved, loss in zip(points, solved_by(models, boards.test, settings), seen.mean(1), strict=True)
         ],
         "panel A": panel_a(models[-1], boards.test, settings, groups),
-        "panel B": energy_curves(on_test.sdi, test.missing, groups.test),
-        "table": table(on_test.sdi, own, train.missing, test.missing, groups),
+        "panel B": energy_curves(sdi, test.missing, groups.test),
+        "table": table(sdi, own, train.missing, test.missing, groups),
         "conservation": conservation(settings, checkpoints[-1], train, test),
-        "horizon": stopping(energy(on_test.sdi), said, test.solution),
-        "predictors": predictors(settings, on_test.sdi, test, said),
-        "at equal loss": at_equal_loss(own, on_test.sdi, train, etas @ seen / etas.sum(), groups),
+        "horizon": stopping(energy(sdi), said, test.solution),
+        "predictors": predictors(settings, sdi, test, said),
+        "at equal loss": at_equal_loss(own, sdi, train, etas @ seen / etas.sum(), groups),
     }
 
 

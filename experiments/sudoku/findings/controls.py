@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from sdi.scores import energy, late_mass
 
 from ..boards import Boards, blanked, grid_of, rounds
-from ..influence import Tell, influence
+from ..influence import Tell, influence, on_test_and_self
 from ..settings import Settings
 from ..split import LABELS, MOVED, permuted_within
 from .analysis import Sampled
@@ -34,11 +34,10 @@ def of_weights(
 ) -> dict[str, Any]:
     """The table and Panel B of other weights, or of other labels: no accuracies."""
     train, test, groups = boards
-    on_test = influence(settings, checkpoints, train, test, store, tell)
-    own = influence(settings, checkpoints, train, train, store, tell).tracin.diagonal()
+    sdi, own = on_test_and_self(settings, checkpoints, train, test, store, tell)
     return {
-        "panel B": energy_curves(on_test.sdi, test.missing, groups.test),
-        "table": table(on_test.sdi, own, train.missing, test.missing, groups),
+        "panel B": energy_curves(sdi, test.missing, groups.test),
+        "table": table(sdi, own, train.missing, test.missing, groups),
     }
 
 
