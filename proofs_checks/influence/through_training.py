@@ -29,7 +29,7 @@ from sdi.retraining.training_run import TrainingRun
 from ..machinery.statement import Verdict, statement
 
 CONFIG = LoopedConfig(vocab=5, classes=3, d=4, heads=2, tau=3, length=3, injection="add")
-UPDATES, H = 6, 1e-4
+UPDATES, H = 4, 1e-4
 CASES: dict[str, dict[str, Any]] = {
     "momentum": {"optimiser": SGD(momentum=0.9), "rate": 0.2},
     "clipped Adam": {"optimiser": Adam(), "rate": 0.02, "clip": 0.5},
