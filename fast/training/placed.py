@@ -98,10 +98,10 @@ class Placed:
 
         self.step_count = self.steps_seen = 0
         with self.weights(vector_at(0)), ExitStack() as stack:
-            if all(one is not self.model for one in self.body.steps):
+            if all(module is not self.model for module in self.body.steps):
                 stack.enter_context(self.model.register_forward_pre_hook(begin, prepend=True))
-            for one in self.body.steps:
-                stack.enter_context(one.register_forward_pre_hook(step, prepend=True))
+            for module in self.body.steps:
+                stack.enter_context(module.register_forward_pre_hook(step, prepend=True))
             if self.body.end is not None:
                 stack.enter_context(self.body.end.register_forward_pre_hook(end, prepend=True))
             yield
