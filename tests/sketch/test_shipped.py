@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
+from sdi.sketch.shipped import dense_projection
 from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
 from sdi.sketch.shipped.gaussian import GaussianSketch
 from sdi.sketch.shipped.hadamard import HadamardSketch
@@ -85,3 +87,71 @@ def test_a_count_sketch_refuses_tables_that_are_none():
     ):
         with pytest.raises(ValueError, match=message):
             CountSketch(h=bad_h, s=bad_s, m=2)
+
+
+OF_TABLES: list[Any] = [
+    GaussianSketch, HadamardSketch, KroneckerSketch, MaskSketch, RademacherSketch, SparseSketch
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", OF_TABLES)
+def test_a_sketch_is_made_again_from_its_tables(cls):
+    made = cls.draw((8, 6), 7)
+    again = cls.of_tables([8, 6], made.size, made.tables())
+    assert again == made
+    assert again.shape == (8, 6)
+    assert type(again.shape) is tuple
+    writeable = {name: np.array(table) for name, table in made.tables().items()}
+    again = cls.of_tables((8, 6), made.size, writeable)
+    for name, table in writeable.items():
+        table[...] = 0  # not its own
+        assert np.array_equal(again.tables()[name], made.tables()[name])
+
+
+@pytest.mark.parametrize("cls", OF_TABLES)
+@pytest.mark.parametrize("shape", [(8, 0), (2, 2, 12)])
+def test_tables_of_another_shape_are_refused(cls, shape):
+    made = cls.draw((8, 6), 7)
+    with pytest.raises(ValueError, match=rf"with sizes of at least 1 for {cls.__name__}, got"):
+        cls.of_tables(shape, made.size, made.tables())
+
+
+@pytest.mark.parametrize("table", [np.ones(48), np.ones((7, 47)), np.ones((7, 48), dtype=int), np.ones((1, 7, 48))])
+def test_a_table_that_is_no_matrix_of_floats_is_refused(table):
+    with pytest.raises(ValueError, match=r"table must hold floats, \(m, 48\), got"):
+        GaussianSketch(table, (8, 6))
+
+
+@pytest.mark.parametrize("signs", [np.ones(48), np.ones((7, 47)), np.ones((1, 7, 48))])
+def test_signs_that_are_no_matrix_are_refused(signs):
+    with pytest.raises(ValueError, match=r"signs must have shape \(m, 48\), got"):
+        RademacherSketch(signs, (8, 6))
+
+
+def test_normal_numbers_are_kept_in_single_precision():
+    assert GaussianSketch.draw((8, 6), 7).tables()["table"].dtype == np.float32
+
+
+def test_a_dense_product_is_taken_in_the_dtype_of_what_is_multiplied():
+    sketch = RademacherSketch.draw((300,), 5)
+    x = np.full(300, 100)
+    wanted = sketch.signs.astype(int) @ x
+    for dtype, kept in ((np.int8, np.int64), (np.uint8, np.int64), (np.int64, np.int64), (np.float32, np.float32),
+                        (np.complex64, np.complex64)):  # fmt: skip
+        found = sketch.integers(x.astype(dtype))
+        assert found.dtype == kept
+        assert np.array_equal(found, wanted)
+    exact = sketch.integers(np.array([Fraction(1, 3)] * 300, dtype=object))
+    assert exact.tolist() == [Fraction(int(row.sum()), 3) for row in sketch.signs.astype(int)]
+
+
+@pytest.mark.parametrize("cls", [GaussianSketch, RademacherSketch])
+def test_a_dense_matrix_may_be_as_large_as_the_limit_and_no_larger(monkeypatch, cls):
+    monkeypatch.setattr(dense_projection, "MOST_BYTES", 8 * 7 * 48)
+    assert cls.draw((8, 6), 7).size == 7
+    with pytest.raises(
+        ValueError, match=rf"sketch '{cls.kind}' of 'w' .* 3,072 bytes, over 2,688; use m of at most 7 th"
+    ):
+        cls.draw((8, 6), 8, name="w")
+    with pytest.raises(ValueError, match=r"over 2,688; use another sketch for it"):
+        cls.draw((337,), 1)
