@@ -12,6 +12,7 @@ from sdi.scores.estimated_error import estimate_of, estimated_variance
 from sdi.sketch.bounds import worst_case
 from sdi.sketch.estimate_variance import Pairs
 from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
+from sdi.sketch.shipped.mask import MaskSketch
 from sdi.sketch.sketch_map import SketchMap
 
 SKETCH = SketchMap.draw({"w": (9, 8), "b": (40,), "small": (3,)}, m=12)
@@ -92,3 +93,5 @@ def test_a_users_sketch_is_given_the_bound_that_it_claims():
     ours, theirs = CountSketch.draw((30,), 8), Users.draw((30,), 8)
     assert np.array_equal(estimate_of(theirs, pairs), worst_case(theirs) * pairs.norms)
     assert np.array_equal(estimate_of(ours, pairs), ours.variance_estimate(pairs))
+    mask = MaskSketch.draw((30,), 8)  # ours, without an estimate
+    assert np.array_equal(estimate_of(mask, pairs), worst_case(mask) * pairs.norms)
