@@ -46,6 +46,7 @@ def run_experiment(
     check_seeds(seeds)
     if boards is not None and settings.size != 9:
         raise ValueError(f"SATNet's boards have 9 digits, config {settings.config!r} has {settings.size}")
+    settings = replace(settings, satnet=boards is not None)  # a folder that was begun with other boards is refused
     make_folder(folder)
     with one_thread():
         runs = {seed: _trained(folder / f"seed-{seed}", replace(settings, seed=seed), boards, say) for seed in seeds}
@@ -58,7 +59,6 @@ def run_experiment(
         shutil.rmtree(store)
     summary = {
         "command": command,
-        "boards": "generated" if boards is None else "SATNet",
         "settings": settings.to_dict(),
         "seeds": {str(seed): run for seed, run in runs.items()},
         "main": seeds[0],
@@ -84,7 +84,7 @@ def _trained(folder: Path, settings: Settings, boards: Boards | None, say: Say) 
     def make() -> dict[str, Any]:
         return analyse(settings, sides, checkpoints, folder / "store", telling(say, f"{folder.name}: influence"))
 
-    return {"training": training, **kept(folder / "analysis.json", made_of(settings, checkpoints, boards), make)}
+    return {"training": training, **kept(folder / "analysis.json", made_of(settings, checkpoints), make)}
 
 
 def _controls(folder: Path, settings: Settings, boards: Boards | None, say: Say) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _controls(folder: Path, settings: Settings, boards: Boards | None, say: Say)
             "moved blanks": controls.of_moved(settings, some, checkpoints, place / "store", told["moved"]),
         }
 
-    made = kept(folder / "controls.json", made_of(settings, checkpoints, boards), make)
+    made = kept(folder / "controls.json", made_of(settings, checkpoints), make)
     return {name: made[name] for name in ("untrained", "permuted labels", "moved blanks")} | {
         "seconds": made["seconds"]
     }
@@ -133,7 +133,6 @@ def checkpoints_in(folder: Path) -> list[Path]:
     return sorted((folder / "checkpoints").glob("*.safetensors"))
 
 
-def made_of(settings: Settings, checkpoints: Sequence[Path], boards: Boards | None) -> dict[str, Any]:
+def made_of(settings: Settings, checkpoints: Sequence[Path]) -> dict[str, Any]:
     """What an analysis is made of."""
-    names = [point.stem for point in checkpoints]
-    return {**settings.to_dict(), "checkpoints": names, "boards": "generated" if boards is None else "SATNet"}
+    return {**settings.to_dict(), "checkpoints": [point.stem for point in checkpoints]}

@@ -35,7 +35,8 @@ def _main(summary: dict[str, Any]) -> Any:
     for axes in (a, b, c, d, e, f):
         axes.spines[["top", "right"]].set_visible(False)
     size = summary["settings"]["size"]
-    figure.suptitle(f"Sudoku {size}x{size}, {summary['boards']} boards, seed {summary['main']}", x=0.01, ha="left")
+    kind = "SATNet's" if summary["settings"]["satnet"] else "generated"
+    figure.suptitle(f"Sudoku {size}x{size}, {kind} boards, seed {summary['main']}", x=0.01, ha="left")
     return figure
 
 

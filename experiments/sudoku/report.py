@@ -37,7 +37,7 @@ def _how(summary: dict[str, Any]) -> str:
     every = "after every loop step" if s["every"] else "after the last loop step"
     return (
         f"    {summary['command']}\n\n"
-        f"Configuration `{s['config']}`: {s['boards']} {summary['boards']} boards, the easiest "
+        f"Configuration `{s['config']}`: {_boards(s)}, the easiest "
         f"{share(s['train_share'])} for training; d={s['d']}, {s['heads']} heads, one block, {s['loops']} loop steps "
         f"on average (Poisson log-normal, at most {2 * s['loops']}; at the beginning {s['first_loops']} on average), "
         f"loss {every}; AdamW at {s['rate']:g}, batch {s['batch']}, {s['updates']} updates. Influence at {s['loops']} "
@@ -46,6 +46,10 @@ def _how(summary: dict[str, Any]) -> str:
         f"minutes of wall time ({', '.join(cpu)} of CPU time on one thread), analyses {analysis / 60:.0f} minutes. "
         "Details: [summary.json](summary.json).\n"
     )
+
+
+def _boards(s: dict[str, Any]) -> str:
+    return "SATNet's 10000 boards" if s["satnet"] else f"{s['boards']} generated boards"
 
 
 def _accuracy(summary: dict[str, Any]) -> str:

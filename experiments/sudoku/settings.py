@@ -20,7 +20,8 @@ class Settings:
     config: str = "small"
     seed: int = 0
     size: int = 4  # digits, and cells in a row: 4, 6 or 9
-    boards: int = 5000
+    boards: int = 5000  # to generate
+    satnet: bool = False  # SATNet's boards instead
     train_share: float = 0.8  # the easiest are trained on, the hardest are the test
     labels: str = "true"  # or "permuted": every board has the solution of another one as difficult, for a control
     d: int = 64

@@ -207,5 +207,8 @@ def test_the_command_refuses_what_it_cannot_do(tmp_path):
         assert found.exit_code == 2
         assert words in " ".join(found.output.split())
     assert not (tmp_path / "run").exists()
+    train(tmp_path / "generated" / "seed-0", replace(TINY, size=9, seed=0), most=1)
+    with pytest.raises(StoreError, match=r"begun with other settings \(satnet=False there, True asked\)"):
+        run_experiment(tmp_path / "generated", replace(TINY, size=9), [0], boards=generate(30, 9))
     with pytest.raises(ValueError, match="SATNet's boards have 9 digits, config 'smoke' has 4"):
         run_experiment(tmp_path / "run", SMOKE, [0], boards=generate(3, 9))

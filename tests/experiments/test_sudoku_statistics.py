@@ -127,7 +127,7 @@ def test_the_quartile_claim_counts_by_hand():
     order = np.arange(16.0)
     assert quartile_claim(order, order)["found"] == 0
     assert quartile_claim(order, -order) == {"found": 4, "of": 4, "chance": 1.0, "p": 1.0}
-    assert quartile_claim(order, np.roll(order, 2))["found"] == 2  # the two lowest have become the two highest, or not
+    assert quartile_claim(order, np.roll(order, 6))["found"] == 2  # C is 10, 11, 12, 13 there: two of the highest four
 
 
 def test_partial_correlation_takes_the_confounder_out_and_leaves_what_is_there():
