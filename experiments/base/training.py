@@ -204,7 +204,10 @@ def claim(path: Path, settings: TrainerSettings) -> None:
 
 
 def write_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], eta: float) -> None:
-    """FOLDER/checkpoints/step-000000.safetensors, with eta as metadata, where `sdi.find_checkpoints` looks for it."""
+    """FOLDER/checkpoints/step-000000.safetensors, with eta as metadata, where `sdi.find_checkpoints` looks for it.
+
+    folder: of the run. step: updates so far. weights: tensors by name. eta: the rate of the last update.
+    """
     place = folder / "checkpoints"
     place.mkdir(parents=True, exist_ok=True)
     content = save({n: w.contiguous() for n, w in weights.items()}, metadata={"eta": repr(eta)})

@@ -40,7 +40,8 @@ def _main(summary: dict[str, Any]) -> Any:
 
 
 def _panel_a(axes: Any, panel: dict[str, Any], loops: int) -> None:
-    for colour, (name, part) in zip(COLOURS, [x for x in panel.items() if x[0] != "all"], strict=False):
+    parts = [x for x in panel.items() if x[0] != "all"]
+    for colour, (name, part) in zip(colours(len(parts)), parts, strict=True):
         t = np.arange(1, len(part["curve"]) + 1)
         low, middle, high = (np.array([p[key] for p in part["curve"]], dtype=float) for key in ("low", "share", "high"))
         axes.fill_between(t, low, high, color=colour, alpha=0.18, lw=0)
@@ -54,11 +55,12 @@ def _panel_a(axes: Any, panel: dict[str, Any], loops: int) -> None:
 
 
 def _panel_b(axes: Any, panel: list[dict[str, Any]]) -> None:
-    for colour, part in zip(COLOURS, panel, strict=False):
+    for colour, part in zip(colours(len(panel)), panel, strict=True):
         t = np.arange(1, len(part["median"]) + 1)
         axes.fill_between(t, part["low"], part["high"], color=colour, alpha=0.18, lw=0)
         axes.plot(t, part["median"], color=colour, label=f"{blanks('{}-{}'.format(*part['bin']))} ({part['boards']})")
     axes.set_yscale("log")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("loop step")
     axes.set_ylabel("SDI energy")
     axes.legend(frameon=False, fontsize="small")
@@ -83,11 +85,11 @@ def _by_rounds(axes: Any, found: dict[str, Any]) -> None:
     x = [int(k) for k in late]
     axes.plot(x, list(late.values()), "o-", color=COLOURS[0])
     axes.set_ylabel("late mass, mean", color=COLOURS[0])
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.15 * max(late.values()))
     other = axes.twinx()
     other.plot([int(k) for k in needs], list(needs.values()), "s--", color=COLOURS[2])
     other.set_ylabel("loop steps needed, mean", color=COLOURS[2])
-    other.set_ylim(bottom=0)
+    other.set_ylim(0, 1.15 * max(needs.values(), default=1.0))
     other.spines["top"].set_visible(False)
     axes.set_xticks(x, [f"{k}\n({found['rounds'][str(k)]})" for k in x])
     axes.set_xlabel("rounds of hidden singles (boards)")
@@ -112,6 +114,15 @@ def _training(summary: dict[str, Any]) -> Any:
     row[0].set_ylabel("solved")
     row[0].legend(frameon=False, fontsize="small")
     return figure
+
+
+def colours(many: int) -> tuple[str, ...]:
+    """Of bins from easy to hard, at most three.
+
+    >>> colours(2) == (COLOURS[0], COLOURS[2])
+    True
+    """
+    return {1: COLOURS[:1], 2: COLOURS[::2]}.get(many, COLOURS)
 
 
 def blanks(name: str) -> str:

@@ -71,12 +71,9 @@ def on_test_and_self(
 
 def ordered(result: Result, train: Sequence[str], queries: Sequence[str]) -> Influence:
     """The scores of a result in the order of these ids, in float64."""
-    rows, columns = (
-        [{str(name): k for k, name in enumerate(result.labels[side])}[name] for name in names]
-        for side, names in (("train", train), ("query", queries))
-    )
-    sdi = result.arrays["by_checkpoint"].sum(axis=0, dtype=np.float64)[np.ix_(rows, columns)]
-    tracin = np.asarray(result.tracin_values, dtype=np.float64)[np.ix_(rows, columns)]
+    at = np.ix_([result.position("train", i) for i in train], [result.position("query", i) for i in queries])
+    sdi = result.arrays["by_checkpoint"].sum(axis=0, dtype=np.float64)[at]
+    tracin = np.asarray(result.tracin_values, dtype=np.float64)[at]
     return Influence(sdi, tracin)
 
 
@@ -92,6 +89,6 @@ def conservation(
     common: Any = {"loss": loss, "loop": settings.model_config().loop(), "m": settings.m, "spread": False}
     common |= {"checkpoints": [checkpoint], "train": make_loader(sides[0]), "query": make_loader(sides[1])}
     steps, whole = (attribute(model, mode=mode, **common) for mode in ("query", "tracin"))
-    summed = steps.sdi.values.sum(axis=-1, dtype=np.float64)
-    gap = np.abs(summed - whole.tracin.values)
-    return {"largest": float(gap.max()), "of": float(np.abs(whole.tracin.values).max())}
+    summed = steps.sdi_values.sum(axis=-1, dtype=np.float64)
+    gap = np.abs(summed - whole.tracin_values)
+    return {"largest": float(gap.max()), "of": float(np.abs(whole.tracin_values).max())}

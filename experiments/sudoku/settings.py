@@ -73,7 +73,7 @@ CONFIGS: dict[str, Settings] = {
         warmup=1000, check=1000,
     ),
     "full": Settings(
-        config="full", size=9, boards=10000, d=128, loops=8, batch=16, updates=20000, rate=1.5e-3, warmup=200,
+        config="full", size=9, boards=10000, d=128, loops=8, batch=16, updates=60000, rate=1.5e-3, warmup=200,
         average=0.995, check=250,
     ),
     "small": Settings(),

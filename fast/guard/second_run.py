@@ -21,7 +21,7 @@ def second_run(module: nn.Module, remedy: str, also: tuple[type[Exception], ...]
     """
     try:
         yield
-    except (*PASSING, *also):
+    except PASSING + also:
         raise
     except Exception as error:
         if type(error).__module__.split(".")[0] == "sdi":  # an error of ours, or a word between our own parts

@@ -1,6 +1,6 @@
 """What is said of a trajectory in one number is what its definition says.
 
-    energy[j, t]   = sum over training examples i of |sdi[i, j, t]|
+    energy[j, t]   = sum over training examples i, all or those of a group, of |sdi[i, j, t]|
     late mass      = energy at the steps from `first` on / all of it; by default the later half (17 to 32 of 32)
     centre of mass = sum of t energy[t] / sum of energy[t]
     horizon        = the first t with energy up to t >= level of all of it
@@ -64,6 +64,13 @@ def _cases(claim: Claim, thorough: bool) -> Iterator[tuple[Any, str]]:
         energy = [[sum(abs(int(x)) for x in scores[:, j, t]) for t in range(tau)] for j in range(3)]
         got = claim.energy(scores.astype(np.float64))
         yield np.array_equal(got, energy), f"tau={tau}: energy is {np.asarray(got).tolist()}, not {energy}"
+        total = np.zeros((3, tau))
+        for group in (np.array([True, False, True, False]), np.array([False, True, False, True])):
+            some = claim.energy(scores.astype(np.float64), group)
+            by_hand = [[sum(abs(int(x)) for x in scores[group, j, t]) for t in range(tau)] for j in range(3)]
+            yield np.array_equal(some, by_hand), f"tau={tau}: a group's energy is {np.asarray(some).tolist()}"
+            total += some
+        yield np.array_equal(total, got), f"tau={tau}: the energies of two groups do not add up to the whole"
         of = np.array(energy, dtype=np.float64)
         half = tau // 2 + 1
         pairs = [("late mass", claim.late_mass(of), [_share(e, half) for e in energy])]
@@ -90,7 +97,11 @@ def _cases(claim: Claim, thorough: bool) -> Iterator[tuple[Any, str]]:
         "late mass from one step earlier": replace(
             OURS, late_mass=lambda e, first=None: ours.late_mass(e, max(1, (first or e.shape[-1] // 2 + 1) - 1))
         ),
-        "signs kept in the energy": replace(OURS, energy=lambda s: np.abs(s.sum(axis=0))),
+        "signs kept in the energy": replace(OURS, energy=lambda s, group=None: np.abs(s.sum(axis=0))),
+        "a group's energy is everybody's": replace(OURS, energy=lambda s, group=None: ours.energy(s)),
+        "the energy of those outside the group": replace(
+            OURS, energy=lambda s, group=None: ours.energy(s, None if group is None else ~group)
+        ),
         "centre of mass counted from 0": replace(OURS, centre_of_mass=lambda e: ours.centre_of_mass(e) - 1),
         "horizon one step late": replace(OURS, horizon=lambda e, level: ours.horizon(e, level) + 1),
         "cancellation upside down": replace(OURS, cancellation=lambda s: 1 - ours.cancellation(s)),

@@ -13,15 +13,17 @@ from jaxtyping import Bool, Float
 Array = np.ndarray
 
 
-def energy(scores: Float[Array, "n q tau"]) -> Float[Array, "q tau"]:
+def energy(scores: Float[Array, "n q tau"], group: Bool[Array, "n"] | None = None) -> Float[Array, "q tau"]:
     """How much influence acts on each step of each query: the sum over training examples of |sdi|.
 
-    scores: sdi trajectories (n, q, tau). Returns (q, tau).
+    scores: sdi trajectories (n, q, tau). group: for every training example, whether it counts; by default all do.
+    Returns (q, tau).
 
     >>> energy(np.array([[[1.0, -2.0]], [[-1.0, 1.0]]]))
     array([[2., 3.]])
     """
-    return np.abs(_finite(scores)).sum(axis=0)
+    size = np.abs(_finite(scores))
+    return size.sum(axis=0) if group is None else size[_members(group, size, "scores")].sum(axis=0)
 
 
 def late_mass(energy: Float[Array, "... tau"], first: int | Array | None = None) -> Float[Array, "..."]:
@@ -107,14 +109,23 @@ def group_share(tracin: Float[Array, "n q"], group: Bool[Array, "n"]) -> Float[A
     >>> group_share(np.array([[1.0, -2.0], [-3.0, 0.0]]), np.array([True, False]))
     array([0.25, 1.  ])
     """
-    mass, group = np.abs(_finite(tracin, "tracin")), np.asarray(group)
-    if mass.ndim != 2 or group.dtype != bool or group.shape != mass.shape[:1]:
-        raise ValueError(
-            f"group must hold True or False for each training example of tracin (n, q), got {group.dtype} of shape "
-            f"{group.shape} for tracin of shape {mass.shape}"
-        )
+    mass = np.abs(_finite(tracin, "tracin"))
+    if mass.ndim != 2:
+        raise ValueError(f"tracin must have shape (n, q), got {mass.shape}")
+    group = _members(group, mass, "tracin")
     scaled = _ratio(mass, mass.max(axis=0, initial=0))  # before it is summed, so that tiny scores do not underflow
     return np.asarray(np.minimum(_ratio(scaled[group].sum(axis=0), scaled.sum(axis=0)), 1.0))
+
+
+def _members(group: Array, scores: Array, name: str) -> Bool[Array, "n"]:
+    """The group, checked."""
+    group = np.asarray(group)
+    if group.dtype != bool or group.shape != scores.shape[:1]:
+        raise ValueError(
+            f"group must hold True or False for each training example of {name}, the first axis, got {group.dtype} of "
+            f"shape {group.shape} for {name} of shape {scores.shape}"
+        )
+    return group
 
 
 def _shares(energy: Float[Array, "... tau"]) -> Float[Array, "... tau"]:

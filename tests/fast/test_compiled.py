@@ -93,6 +93,21 @@ def test_compiled_routes_give_the_oracles_numbers(
 
 @needs_compiled
 @pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize(
+    "m", [1, 2, 3, 4, 5, 6, 8, 15, 16, 45, 64, 512, 640, 768, 1024, 1280, 2048, 2187, 3125, 4096, 9600]
+)
+def test_transforms_of_every_kind_of_width_give_the_oracles_numbers(m: int, dtype: torch.dtype) -> None:
+    """Every radix and every last pass, within one block of points and beyond."""
+    random = torch.Generator().manual_seed(m)
+    u, v = (torch.randn(1, 19, d, generator=random, dtype=torch.float64) for d in (21, 6))
+    sketch = TensorSketch.draw((21, 6), m)
+    theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u, v)
+    ours = outer_sum(compiled(sketch, dtype), "fft", u.to(dtype), v.to(dtype), threads=1)
+    assert_near(ours, theirs, u, v, TOLERANCE[dtype])
+
+
+@needs_compiled
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
 @pytest.mark.parametrize("scale", [1e3, 1e7, 1e18, 1e-20, 1e-22])
 def test_tokens_of_other_sizes_do_not_drown_each_other(dtype: torch.dtype, scale: float) -> None:
     """Two tokens share a transform, and with it the product of one's delta and the other's activation."""

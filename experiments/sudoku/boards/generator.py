@@ -99,7 +99,10 @@ def _one_try(grid: Grid, n: int, rng: np.random.Generator) -> Int[Array, "n cell
 
 
 def blanked(grid: Grid, solution: Int[Array, "n cells"], rng: np.random.Generator) -> Int[Array, "n cells"]:
-    """Puzzles of solved grids: one pass over the cells in random order, see above."""
+    """Puzzles of solved grids, by one pass over their cells in random order.
+
+    grid: the shape. solution: solved grids (n, cells). rng: of the order.
+    """
     n, size = len(solution), grid.size
     rows = np.arange(n)
     puzzle = solution.copy()

@@ -15,7 +15,10 @@ CHUNK = 500  # boards looked at together: n x cells x size numbers
 
 
 def rounds(puzzle: Int[Array, "n cells"], size: int) -> Int[Array, "n"]:
-    """Rounds of hidden singles until each board is solved; -1 where they do not suffice."""
+    """Rounds of hidden singles until each board is solved; -1 where they do not suffice.
+
+    puzzle: boards (n, cells), 0 is a blank. size: digits.
+    """
     after = solved_after(puzzle, size)
     return np.where((after < 0).any(axis=1), -1, after.max(axis=1))
 
@@ -23,8 +26,8 @@ def rounds(puzzle: Int[Array, "n cells"], size: int) -> Int[Array, "n"]:
 def solved_after(puzzle: Int[Array, "n cells"], size: int) -> Int[Array, "n cells"]:
     """The round after which each cell is known: 0 for a given, -1 for one that hidden singles never find.
 
-    >>> solved_after(np.array([[1, 0, 3, 4, 3, 4, 0, 2, 2, 1, 4, 3, 4, 3, 2, 0]]), 4).max()
-    1
+    >>> solved_after(np.array([[1, 0, 3, 4, 3, 4, 0, 2, 2, 1, 4, 3, 4, 3, 2, 0]]), 4)[0, :4].tolist()
+    [0, 1, 0, 0]
     """
     grid = grid_of(size)
     out = np.where(puzzle > 0, 0, -1)

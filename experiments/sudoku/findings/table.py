@@ -83,7 +83,7 @@ def table(
 def _on_test(sdi: Float[Array, "n k tau"], tracin: Float[Array, "n k"], sides: dict[str, Array]) -> dict[str, Any]:
     """Shares and late masses of the training groups on some test boards."""
     share = {name: group_share(tracin, rows) for name, rows in sides.items()}
-    late = {name: late_mass(energy(sdi[rows])) for name, rows in sides.items()}
+    late = {name: late_mass(energy(sdi, rows)) for name, rows in sides.items()}
     return {
         "boards": sdi.shape[1],
         "share": {name: _mean(x) for name, x in share.items()},
