@@ -122,15 +122,14 @@ def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
         digest = hashlib.sha256(json.dumps(sorted(collected.tests)).encode()).hexdigest()[:12]
         outcomes = Outcomes(file, digest)
         told = _progress(outcomes)
+        for one in mutants:
+            if one.label in explained and outcomes.of.get(one.key) != "killed":
+                outcomes.tell(one.key, "survived")
         kernels = [one for one in mutants if one.path == FILE and one.key not in outcomes.of]
         left = [one for one in mutants if one.path != FILE and one.key not in outcomes.of]
         print(f"{len(left)} to run, tests of {QUICK:g} CPU seconds", flush=True)
         run_in_place(collected, left, QUICK, jobs, lambda key, what: told(key, "quick" if what == "survived" else what))
         left = [one for one in mutants if outcomes.of.get(one.key) == "quick"]
-        for one in left:
-            if one.label in explained:
-                told(one.key, "survived")
-        left = [one for one in left if one.label not in explained]
         print(f"{len(left)} to run, tests of {SLOW:g} CPU seconds", flush=True)
         run_in_place(collected, left, SLOW, jobs, told)
         print(f"{len(kernels)} kernels to compile and run", flush=True)

@@ -21,11 +21,12 @@ else:
 
 FOLDER = "docs/results/mutants"
 BAR = 0.95
+UNDECIDED = "import"  # what could not be put in place, and waits for a fresh import
 HEAD = """# Mutants
 
 `make mutants` changes the modules that hold mathematics in one place at a time and runs the tests that call what was
 changed, until one fails: the mutant is killed. What survives is listed here, with the reason it is harmless. The bar:
-at least 95% killed, and no survivor without a reason. Words of errors (`raise`) are not changed.
+at least 95% of them killed, and no survivor without a reason. Words of errors (`raise`) are not changed.
 
 Python is mutated by the operators of mutmut {mutmut}: numbers, operators, comparisons, arguments left out or `None`,
 strings, assignments, both arms of `a if b else c`. The C kernels have mutants written by hand
@@ -42,33 +43,33 @@ def reasons(top: Path) -> dict[str, str]:
 
 
 def report(top: Path, mutants: list[Mutant], outcomes: dict[str, str], write: bool = True) -> bool:
-    """Write the table and the survivors, print what lacks a reason; whether the bar is met."""
+    """Write the table and the survivors, print what lacks a reason; whether all were run and the bar is met."""
     why = reasons(top)
-    left = [one for one in mutants if outcomes.get(one.key) != "killed"]
+    run = [one for one in mutants if outcomes.get(one.key, UNDECIDED) != UNDECIDED]
+    left = [one for one in run if outcomes[one.key] != "killed"]
     open_ones = [one for one in left if one.label not in why]
-    killed = len(mutants) - len(left)
-    lines = [HEAD.format(mutmut=version("mutmut")), *_table(mutants, outcomes), "", "## Survivors", ""]
+    lines = [HEAD.format(mutmut=version("mutmut")), *_table(mutants, run, left), "", "## Survivors", ""]
     for path in dict.fromkeys(one.path for one in left):
         lines += [f"### {path}", "", *_survivors([one.label for one in left if one.path == path], why), ""]
     if write:
         (top / FOLDER).mkdir(parents=True, exist_ok=True)
         (top / FOLDER / "README.md").write_text("\n".join(lines).rstrip() + "\n")
     for one in open_ones:
-        print(f"{outcomes.get(one.key, 'not run')}, no reason given: line {one.line} of {one.label}")
+        print(f"{outcomes[one.key]}, no reason given: line {one.line} of {one.label}")
     for label in sorted(set(why) - {one.label for one in left}):
         print(f"a reason is given, but it did not survive: {label}")
-    print(f"{killed} of {len(mutants)} killed ({killed / len(mutants):.1%}), {len(left)} survived, "
-          f"{len(open_ones)} of them without a reason")  # fmt: skip
-    return killed >= BAR * len(mutants) and not open_ones
+    killed = len(run) - len(left)
+    print(f"{len(run)} of {len(mutants)} run, {killed} killed ({killed / max(len(run), 1):.1%}), "
+          f"{len(left)} survived, {len(open_ones)} of them without a reason")  # fmt: skip
+    return len(run) == len(mutants) and killed >= BAR * len(mutants) and not open_ones
 
 
-def _table(mutants: list[Mutant], outcomes: dict[str, str]) -> list[str]:
-    total = Counter(one.path for one in mutants)
-    killed = Counter(one.path for one in mutants if outcomes.get(one.key) == "killed")
-    rows = [*((path, count, killed[path]) for path, count in total.items()),
-            ("all", sum(total.values()), sum(killed.values()))]  # fmt: skip
-    return ["| module | mutants | killed | survived | killed |", "|---|---:|---:|---:|---:|",
-            *(f"| {path} | {n} | {k} | {n - k} | {k / n:.1%} |" for path, n, k in rows)]  # fmt: skip
+def _table(mutants: list[Mutant], run: list[Mutant], left: list[Mutant]) -> list[str]:
+    total, ran, survived = (Counter(one.path for one in some) for some in (mutants, run, left))
+    rows = [(path, count, ran[path], survived[path]) for path, count in total.items()]
+    rows.append(("all", len(mutants), len(run), len(left)))
+    head = ["| file | mutants | run | survived | killed |", "|---|---:|---:|---:|---:|"]
+    return head + [f"| {path} | {n} | {r} | {s} | {(r - s) / max(r, 1):.1%} |" for path, n, r, s in rows]
 
 
 def _survivors(labels: list[str], why: dict[str, str]) -> list[str]:

@@ -30,11 +30,8 @@ from .report import report
 from .settings import Settings
 
 Say = Callable[[str], None]
-QLD = 0.01
 CHEAP: dict[str, dict[str, Any]] = {  # arguments of along_training
     "TracIn split over steps": {"checkpoints": "few"},
-    "TracIn, Adam's moments": {"checkpoints": "few", "precondition": "adam"},
-    "TracIn, cosine": {"checkpoints": "few", "precondition": "cosine"},
     "as met, Adam's moments": {"checkpoints": None, "precondition": "adam"},
     "as met, damped Fisher": {"checkpoints": None, "precondition": "fisher"},
 }
@@ -71,7 +68,7 @@ def run_experiment(
         def judged() -> dict[str, Any]:
             found = judge(
                 runs, query_batches(settings), scores, groups=settings.groups, share=settings.share,
-                window=settings.window, together=True, qld=QLD, folder=folder / "runs",
+                window=settings.window, together=True, qld=settings.qld, folder=folder / "runs",
                 progress=lambda progress: say(f"judging: {progress}"),
             )  # fmt: skip
             return found.to_dict()

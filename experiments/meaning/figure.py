@@ -27,7 +27,8 @@ def draw(summary: dict[str, Any], folder: Path) -> None:
         right.fill_between(at, low, high, alpha=0.12, color=line.get_color())
         left.plot(cost, np.nanmean(steps), "o", color=line.get_color())
         left.annotate(name, (cost, np.nanmean(steps)), fontsize=7, xytext=(4, 3), textcoords="offset points")
-    left.set(xscale="log", xlabel="cost, as a multiple of training through the window", ylabel="mean step-swap LDS")
+    left.set_xlim(0, 1.5 * left.get_xlim()[1])
+    left.set(xlabel="cost, as a multiple of training through the window", ylabel="mean step-swap LDS")
     right.set(xlabel="loop step of the query", ylabel="step-swap LDS", ylim=(-0.6, 1.05))
     for axis in (left, right):
         axis.axhline(0, color="grey", lw=0.5)

@@ -28,6 +28,7 @@ class Settings:
     groups: int = 24
     share: float = 0.05
     checkpoints: int = 8  # of TracIn
+    qld: float | None = None  # the share of top examples that is left out, too
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -36,11 +37,11 @@ class Settings:
 CONFIGS: dict[str, Settings] = {
     "small": Settings(),
     "large": Settings(
-        config="large", longest=8, strings=336, updates=1200, queries=32, window=150, groups=60
+        config="large", longest=8, strings=336, updates=1200, queries=32, window=150, groups=60, qld=0.01
     ),
     "smoke": Settings(
         config="smoke", d=8, heads=2, longest=4, strings=20, batch=8, updates=24, warmup=4, decay=8, queries=4,
-        window=8, groups=10, share=0.1, checkpoints=2,
+        window=8, groups=10, share=0.1, checkpoints=2, qld=0.05,
     ),
 }  # fmt: skip
 

@@ -32,7 +32,7 @@ from .tracer import Tracer
 from .value_proof import ValueProof
 
 Loss = Callable[[Any, Any], Tensor]
-NEVER_CALLED = "its module was never called"
+NEVER_CALLED = "its module was never called, or by .forward(...), which no hook sees"
 MIXED = (
     "rows of a call of {!r} follow the losses of more than one of the {} examples: the model or the loss mixes "
     "examples (batch statistics, a mean over the batch), so an example's own gradient is not defined; or all examples "

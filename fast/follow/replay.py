@@ -27,6 +27,8 @@ from .owners import in_order
 from .plan import batch_axis, input_axis
 from .routes import NoBatchAxis
 
+REMEDY = "give it what it needs as arguments that can be used again, or leave it out of Loop(body=...)"
+
 
 class OtherOutput(Exception):
     """The module, run again, gave something else than before."""
@@ -55,8 +57,7 @@ def replay(
     if n > 1 and owners is None and (not at or not _is_batched(delta, axis, n)):
         raise NoBatchAxis
     weights = {name: p.detach().clone().requires_grad_() for name, p in parameters.items()}
-    remedy = "give it what it needs as arguments that can be used again, or leave it out of Loop(body=...)"
-    with call.ambient.again(), torch.enable_grad(), second_run(call.module, remedy):
+    with call.ambient.again(), torch.enable_grad(), second_run(call.module, REMEDY, (LookupError, AttributeError)):
         outputs = _run(call, weights, call.leaves)
     if not call.gives_again(outputs):
         raise OtherOutput

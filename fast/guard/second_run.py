@@ -14,11 +14,14 @@ PASSING = (MemoryError, torch.OutOfMemoryError)
 
 
 @contextmanager
-def second_run(module: nn.Module, remedy: str) -> Iterator[None]:
-    """CoverageError for any exception within the block that is not ours. remedy: what the user can do."""
+def second_run(module: nn.Module, remedy: str, also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """CoverageError for any exception within the block that is not ours. remedy: what the user can do.
+
+    also: exceptions that pass, because the caller has words of its own for them.
+    """
     try:
         yield
-    except PASSING:
+    except PASSING + also:
         raise
     except Exception as error:
         if type(error).__module__.split(".")[0] == "sdi":  # an error of ours, or a word between our own parts

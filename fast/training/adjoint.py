@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -87,40 +86,44 @@ def _one_update(
     replay: Replay, k: int, state: State, adjoints: Float[Tensor, "A slots D"], pulled: Pulled, steps: bool, chunk: int
 ) -> Float[Tensor, "A slots D"]:
     """The adjoints before update k; what falls out for each example is added to `pulled`."""
-    run, placed = replay.run, replay.placed
-    examples, rows, share = run.batch(k), run.rows(k), run.share(k)
+    run, rows, share = replay.run, replay.run.rows(k), replay.run.share(k)
     theta = state[0].detach().requires_grad_()
     weight = torch.full((len(rows),), share, dtype=theta.dtype, device=theta.device, requires_grad=True)
-    with ExitStack() as stack:
-        stack.enter_context(torch.enable_grad())
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # the others cannot be differentiated twice
-        of: dict[int, Vector] = {0: theta}
-        with recorded_random_numbers(run, k):
-            if steps:
-                of = {}
-                stack.enter_context(placed.weights_at(lambda t: of.setdefault(t, theta.view_as(theta))))
-            else:
-                stack.enter_context(placed.weights(theta))
-            losses = losses_of(run, placed, examples.batch, len(rows))
-        parts = torch.autograd.grad(losses, list(of.values()), weight, create_graph=True, allow_unused=True)
-        slots = {t: g for t, g in zip(of, parts, strict=True) if g is not None}
-        gradient = torch.stack(list(slots.values())).sum(dim=0) if steps else parts[0]
+    with torch.enable_grad():
+        gradient, slots = _graph_of_gradient(replay, k, theta, weight, steps)
         before, taken = state.detach().requires_grad_(), gradient.detach().requires_grad_()
-        after = update(run, k, before, taken, placed.sizes)
-        out: list[Tensor] = []
-        for lam in torch.split(adjoints, chunk):
-            lam, mu = _products(after, (before, taken), lam)
-            if gradient.requires_grad:
-                bent, each = _products(gradient, (theta, weight), mu)
-                first = sum(len(part) for part in out)
-                if first == 0 and k in (replay.first, run.updates - 1):
-                    check_products(replay, k, state[0], weight.detach(), mu[0], bent[0], each[0])
-                lam[:, 0] += bent
-                _add(pulled.whole[first : first + len(lam)], rows, each * share)
-                if steps:
-                    _add_steps(pulled, first, rows, slots, weight, mu, share)
-            out.append(lam)
+        after = update(run, k, before, taken, replay.placed.sizes)
+    out: list[Tensor] = []
+    for lam in torch.split(adjoints, chunk):
+        lam, mu = _products(after, (before, taken), lam)
+        if gradient.requires_grad:
+            bent, each = _products(gradient, (theta, weight), mu)
+            first = sum(len(part) for part in out)
+            if first == 0 and k in (replay.first, run.updates - 1):
+                check_products(replay, k, state[0], weight.detach(), mu[0], bent[0], each[0])
+            lam[:, 0] += bent
+            _add(pulled.whole[first : first + len(lam)], rows, each * share)
+            if steps:
+                _add_steps(pulled, first, rows, slots, weight, mu, share)
+        elif bool(taken.any()):
+            raise AuditError(f"the gradient of update {k} cannot be differentiated at all: its graph is cut")
+        out.append(lam)
     return torch.cat(out)
+
+
+def _graph_of_gradient(
+    replay: Replay, k: int, theta: Vector, weight: Float[Tensor, "n"], steps: bool
+) -> tuple[Vector, dict[int, Vector]]:
+    """The gradient of update k as a function of weights and of the parts of examples: whole and, if asked, by slot."""
+    run, placed = replay.run, replay.placed
+    of: dict[int, Vector] = {} if steps else {0: theta}
+    placing = placed.weights_at(lambda t: of.setdefault(t, theta.view_as(theta))) if steps else placed.weights(theta)
+    with sdpa_kernel(SDPBackend.MATH), placing:  # other kernels of attention cannot be differentiated twice
+        with recorded_random_numbers(run, k):
+            losses = losses_of(run, placed, run.batch(k).batch, len(weight))
+        parts = torch.autograd.grad(losses, list(of.values()), weight, create_graph=True, allow_unused=True)
+    slots = {t: g for t, g in zip(of, parts, strict=True) if g is not None}
+    return (torch.stack(list(slots.values())).sum(dim=0) if steps else slots[0]), slots
 
 
 def check_products(

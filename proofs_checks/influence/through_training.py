@@ -29,7 +29,7 @@ from sdi.retraining.training_run import TrainingRun
 from ..machinery.statement import Verdict, statement
 
 CONFIG = LoopedConfig(vocab=5, classes=3, d=4, heads=2, tau=3, length=3, injection="add")
-UPDATES, H = 6, 1e-4
+UPDATES, H = 4, 1e-4
 CASES: dict[str, dict[str, Any]] = {
     "momentum": {"optimiser": SGD(momentum=0.9), "rate": 0.2},
     "clipped Adam": {"optimiser": Adam(), "rate": 0.02, "clip": 0.5},
@@ -74,12 +74,13 @@ def small_query() -> dict[str, Any]:
 
 
 def _with(target: str, change: Callable[[Any], Any]) -> Claim:
-    """through_training with one part of fast/training broken."""
+    """through_training with one part of fast/training broken, and without its own audit, which would stop it."""
     place, _, name = target.rpartition(".")
     module: Any = room(f"fast.training.{place}")
 
     def broken(*arguments: Any, **options: Any) -> Result:
-        with patch.object(module, name, change(getattr(module, name))):
+        unaudited = patch.object(room("fast.training.adjoint"), "check_products", lambda *arguments: None)
+        with unaudited, patch.object(module, name, change(getattr(module, name))):
             return through_training(*arguments, **options)
 
     return broken

@@ -17,6 +17,7 @@ from sdi.retraining.change import Change, random_groups
 from sdi.retraining.effects import Effects
 from sdi.retraining.horizon import metasmoothness
 from sdi.retraining.linear_datamodelling import (
+    FEWEST,
     Interval,
     check_runs,
     lds,
@@ -91,7 +92,7 @@ def judge(
     groups: how many runs leave a random group out. share: of the examples in each group.
     window: examples are left out of the last `window` updates only; None: of all of training.
     together: the mean loss of each batch of `query` is one query.
-    qld: also leave out this share of each query's top examples, by each score, and compare with random ones.
+    qld: also leave out this share of each query's top examples, by each score, and compare with ten random groups.
     folder: keeps all runs. processes: how many train at once. seed: of groups and bootstrap. progress: as in `retrain`.
     """
     each = [runs] if isinstance(runs, TrainingRun) else list(runs)
@@ -123,7 +124,7 @@ def judge(
     dropped: dict[str, Interval] = {}
     if qld is not None:
         wholes = {name: of[0][0] for name, of in arrays.items()}
-        dropped = _qld(each[0], queries, wholes, groups, qld, seed, common)
+        dropped = _qld(each[0], queries, wholes, FEWEST, qld, seed, common)
     judged = {name: _judge_one(of, effects, dropped.get(name), seed) for name, of in arrays.items()}
     ceiling = noise_ceiling([_columns(e) for e in effects], seed) if len(effects) > 1 else None
     return Judgement(judged, ceiling, straight, tuple(effects), _notes(straight, effects))

@@ -48,7 +48,8 @@ def _of_rows(
             variance += np.square(size) * estimate_of(sketch.sketches[block.name], pairs)
             score += size * pairs.products
             norms += size
-    r = np.divide(np.sqrt(variance) * np.abs(score), np.square(norms), out=np.zeros_like(norms), where=norms > 0)
+    whole = np.where(norms > 0, norms, 1)  # where the norms are nothing, so are the variance and the score
+    r = np.sqrt(variance) / whole * (np.abs(score) / whole)
     return variance * np.square(MARGIN / (1 - np.minimum(r, WIDEST)))
 
 

@@ -234,7 +234,7 @@ def test_a_run_stopped_by_the_user_loses_what_it_says_and_goes_on_to_the_same_by
     def stop(self, batch, ids=()):
         if len(made) == at:
             raise KeyboardInterrupt
-        made.append(len(ids))
+        made.extend([len(ids)] * (self.audit != "off"))  # the look for widths comes before, and stores nothing
         return make(self, batch, ids)
 
     monkeypatch.setattr(sdi.fast.Featurizer, "__call__", stop)

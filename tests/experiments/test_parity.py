@@ -19,6 +19,7 @@ import sdi.fast
 from sdi.cli import app
 from sdi.cli.demo_pretrained import demo_pretrained
 from sdi.errors import StoreError
+from sdi.experiments.base import new_figure
 from sdi.experiments.parity import CONFIGS, configuration, make_batch, pretrained, run_experiment, train
 from sdi.experiments.parity import figure as figures
 from sdi.experiments.parity.analysis import model_of
@@ -167,7 +168,7 @@ def test_the_smoke_run_leaves_a_summary_with_every_part(run):
 def test_the_legend_of_the_autocorrelations_covers_no_curve():
     names = ("all", "able", "last")
     readout = {"sdi_acf": {n: [1 - 1.9 * (k % 4 != j) for k in range(14)] for j, n in enumerate(names)}}
-    drawn = figures._figure(figsize=(4, 3.5))
+    drawn = new_figure(figsize=(4, 3.5))
     axes = drawn.subplots()
     figures._autocorrelations(axes, {**readout, "true_period": 4})
     drawn.draw_without_rendering()

@@ -93,6 +93,21 @@ def test_compiled_routes_give_the_oracles_numbers(
 
 @needs_compiled
 @pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize(
+    "m", [1, 2, 3, 4, 5, 6, 8, 15, 16, 45, 64, 512, 640, 768, 1024, 1280, 2048, 2187, 3125, 4096, 9600]
+)
+def test_transforms_of_every_kind_of_width_give_the_oracles_numbers(m: int, dtype: torch.dtype) -> None:
+    """Every radix and every last pass, within one block of points and beyond."""
+    random = torch.Generator().manual_seed(m)
+    u, v = (torch.randn(1, 19, d, generator=random, dtype=torch.float64) for d in (21, 6))
+    sketch = TensorSketch.draw((21, 6), m)
+    theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u, v)
+    ours = outer_sum(compiled(sketch, dtype), "fft", u.to(dtype), v.to(dtype), threads=1)
+    assert_near(ours, theirs, u, v, TOLERANCE[dtype])
+
+
+@needs_compiled
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
 @pytest.mark.parametrize("scale", [1e3, 1e7, 1e18, 1e-20, 1e-22])
 def test_tokens_of_other_sizes_do_not_drown_each_other(dtype: torch.dtype, scale: float) -> None:
     """Two tokens share a transform, and with it the product of one's delta and the other's activation."""
@@ -107,6 +122,37 @@ def test_tokens_of_other_sizes_do_not_drown_each_other(dtype: torch.dtype, scale
     ours = outer_sum(compiled(sketch, dtype), "fft", u, v)
     theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u.double(), v.double())
     assert_near(ours, theirs, u, v, TOLERANCE[dtype])
+
+
+@needs_compiled
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
+@pytest.mark.parametrize("at", [0, 5, 10, 15, 20, 25, 30, 31, 32, 39])
+def test_the_size_of_a_token_is_seen_wherever_its_largest_number_is(dtype: torch.dtype, at: int) -> None:
+    """Else its delta would drown the token that shares its transform."""
+    torch.manual_seed(at)
+    u, v = torch.randn(1, 20, 40, dtype=dtype), torch.randn(1, 20, 12, dtype=dtype)
+    u[:, 3, at] = 1e12
+    v[:, 3] *= 1e-12
+    sketch = TensorSketch.draw((40, 12), 64, seed=1)
+    ours = outer_sum(compiled(sketch, dtype), "fft", u, v)
+    theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u.double(), v.double())
+    assert_near(ours, theirs, u, v, TOLERANCE[dtype])
+
+
+@needs_compiled
+@pytest.mark.parametrize("large", ["u", "v"])
+@pytest.mark.parametrize(("size", "sign"), [(2.0**60, -1), (2.0**60, 1), (2.0**120, 1), (2.0**120, -1)])
+def test_tokens_whose_squares_are_beyond_all_numbers_are_balanced(large: str, size: float, sign: int) -> None:
+    """The other side is as small as float32 can be: the power of two between them is not a number of float32."""
+    torch.manual_seed(0)
+    a, b = torch.rand(1, 20, 24) + 0.5, torch.rand(1, 20, 24) + 0.5
+    a[:, 3] *= sign * size
+    b[:, 3] *= 2.0**-146 if size > 2.0**100 else 1 / size
+    u, v = (a, b) if large == "u" else (b, a)
+    sketch = TensorSketch.draw((24, 24), 60, seed=1)
+    ours = outer_sum(compiled(sketch, torch.float32), "fft", u, v)
+    theirs = outer_sum(TorchTensorSketch(sketch, CPU, torch.float64), "gemm", u.double(), v.double())
+    assert_near(ours, theirs, u, v, TOLERANCE[torch.float32])
 
 
 @needs_compiled

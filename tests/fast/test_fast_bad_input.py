@@ -246,5 +246,9 @@ def test_it_is_refused_and_the_model_is_as_it_was(name: str, memory: str) -> Non
 
 def test_coverage_refuses_what_featurize_refuses() -> None:
     model = plain()
-    with leaving_as_it_came(model), pytest.raises(CoverageError, match=r"spare\.weight"):
+    model.spare = nn.Linear(2, 2)
+    with (
+        leaving_as_it_came(model),
+        pytest.raises(CoverageError, match=r"'spare\.\w+' .* never called"),
+    ):
         coverage(model, square_loss, make_xy(), loop=Loop(body=["spare"], step="core"))

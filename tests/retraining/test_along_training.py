@@ -108,6 +108,7 @@ def test_one_checkpoint_at_the_end_conserves(precondition: str) -> None:
     assert np.abs(result.sdi.values).max() > 0
 
 
+@pytest.mark.slow
 def test_adam_is_noted_and_bad_input_refused() -> None:
     assert "Adam" in sdi.along_training(make_run("adam"), QUERY, checkpoints=1).notes[0]
     assert not [n for n in sdi.along_training(make_run("sgd"), QUERY, checkpoints=1).notes if "Adam" in n]

@@ -24,6 +24,7 @@ def test_rank_correlation_is_scipys_with_ties_and_says_where_nothing_varies() ->
     assert spearman(x, y)[2] == 0
 
 
+@pytest.mark.slow
 def test_lds_is_one_for_the_truth_zero_for_noise_minus_one_for_its_negative() -> None:
     rng = np.random.default_rng(1)
     weights = 1.0 - (rng.random((40, 30)) < 0.2)
@@ -111,6 +112,7 @@ def test_the_derivative_is_judged_better_than_noise_whole_and_at_every_step(tmp_
     assert alone.scores["file"].lds.value[0] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

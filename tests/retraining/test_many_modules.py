@@ -99,6 +99,7 @@ def test_any_module_is_differentiated_through_training(case: str) -> None:
     np.testing.assert_allclose(-result.outside.values, whole[..., 0], rtol=0, atol=1e-5 * size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run",
     [lambda: run_of(lambda: Own(Once)), lambda: run_of(lambda: nn.Linear(D, D), detach=1),
@@ -113,6 +114,7 @@ def test_what_cannot_be_differentiated_twice_is_refused(run: Callable[[], sdi.Tr
     assert sdi.retrain(run(), query, [["t0"]]).runs == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", [Gated, lambda: nn.Sequential(nn.Linear(D, 16), nn.ReLU(), nn.Linear(16, D))])
 def test_rounding_and_kinks_are_not_taken_for_a_cut_graph(core: Callable[[], nn.Module]) -> None:
     many = make_xy(32, dtype=torch.float32)

@@ -59,6 +59,7 @@ def test_the_step_swap_effect_is_that_of_retrained_weights_in_one_step_only() ->
     assert effects.weights.sum() == 3 * 12 - 6
 
 
+@pytest.mark.slow
 def test_first_order_step_swap_effects_sum_to_the_effect_of_swapping_everywhere() -> None:
     """For small changes the real effects do, too; for large ones they need not."""
     run = make_run("sgd")
@@ -86,6 +87,7 @@ def test_a_step_that_was_given_no_weights_of_its_own_is_found_out(monkeypatch: p
         sdi.retrain(make_run(), QUERY, GROUPS)
 
 
+@pytest.mark.slow
 def test_lost_first_order_effects_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from sdi.fast.training import query_steps
 
@@ -160,6 +162,7 @@ def test_processes_make_the_same_numbers(tmp_path: Path) -> None:
         sdi.retrain(make_run(model=lambda: make_net()), QUERY, GROUPS, processes=2)
 
 
+@pytest.mark.slow
 def test_effects_are_saved_and_read(tmp_path: Path) -> None:
     effects = sdi.retrain(make_run(loss=square_loss), QUERY, GROUPS, together=True)
     assert effects.whole.shape == (3, 2)

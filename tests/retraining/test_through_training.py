@@ -89,6 +89,7 @@ def test_a_window_is_that_of_changes_in_the_last_updates_only() -> None:
     assert not np.allclose(result.sdi.values, sdi.through_training(run, QUERY, probes=0).sdi.values)
 
 
+@pytest.mark.slow
 def test_ragged_loops_repeated_examples_and_means_of_queries() -> None:
     batches = [rows([0, 1, 2, 1], ragged=True), rows([3, 1, 4], ragged=True), rows([2, 5], ragged=True)] * 2
     run = make_run("adam", batches=batches)
@@ -102,6 +103,7 @@ def test_ragged_loops_repeated_examples_and_means_of_queries() -> None:
     np.testing.assert_allclose(mean.sdi.values[:, 0], result.sdi.values.mean(axis=1), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_adjoints_do_not_depend_on_their_batches() -> None:
     run = make_run("adam")
     a, b = (sdi.through_training(run, QUERY, probes=0, chunk=chunk).sdi.values for chunk in (1, 100))
@@ -143,6 +145,7 @@ def test_the_fast_derivative_agrees_with_the_reference_on_a_transformer() -> Non
     np.testing.assert_allclose(-ours.outside.values, theirs.outside, rtol=0, atol=1e-10 * np.abs(theirs.outside).max())
 
 
+@pytest.mark.slow
 def test_step_gradients_are_the_engines_and_a_model_that_hides_weights_is_found_out() -> None:
     run = make_run()
     replay = training.Replay(run)

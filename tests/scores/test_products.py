@@ -209,3 +209,21 @@ def test_scores_of_no_examples_are_empty():
     assert scores.tracin(np.ones((0, 5)), np.ones((2, 5))).shape == (0, 2)
     assert scores.sdi(np.ones((2, 5)), np.ones((0, 3, 5))).shape == (2, 0, 3)
     assert scores.step_matrix(np.ones((0, 4, 5)), np.ones((2, 3, 5))).shape == (0, 2, 4, 3)
+
+
+def test_features_and_arrays_may_be_multiplied_if_they_have_one_width():
+    blocks = (Block("p", (3,), 0, 3),)
+    made = Features(np.arange(12.0).reshape(2, 2, 3), np.array([2, 2]), blocks, "3f2a")
+    array = np.arange(6.0).reshape(2, 3)
+    assert np.array_equal(scores.tracin(made, array), made.g @ array.T)
+    assert np.array_equal(scores.tracin(array, made), array @ made.g.T)
+    for pair in ((made, np.ones((2, 4))), (np.ones((2, 4)), made)):
+        with pytest.raises(ValueError, match="train and query must have one width D, got"):
+            scores.tracin(*pair)
+
+
+def test_checkpoints_are_weighed_in_double_precision():
+    eta = np.array([0.1, 0.3], dtype=np.float32)
+    found = scores.over_checkpoints([np.float32([3.0]), np.float32([7.0])], eta)
+    assert found.dtype == np.float64
+    assert abs(found[0] - (3 * float(eta[0]) + 7 * float(eta[1]))) < 1e-15

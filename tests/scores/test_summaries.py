@@ -207,3 +207,34 @@ def test_leading_axes_are_summarised_one_by_one(a, b, tau):
 def test_what_has_no_summary_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_rows_of_very_different_sizes_do_not_disturb_each_other():
+    e = np.array([[1e300, 1e300], [1e-300, 1e-300]])
+    assert np.array_equal(late_mass(e), [0.5, 0.5])
+    assert np.array_equal(group_share(e.T, np.array([True, False])), [0.5, 0.5])
+
+
+def test_no_rows_have_no_summaries():
+    none = np.zeros((0, 3))
+    assert late_mass(none).shape == late_mass(none, np.zeros(0, dtype=int)).shape == centre_of_mass(none).shape == (0,)
+    assert np.isnan(group_share(none, np.zeros(0, dtype=bool))).tolist() == [True, True, True]
+
+
+@pytest.mark.parametrize(("tracin", "group", "message"), [
+    ([[np.nan]], [True], r"tracin must be finite, got nan at index \(0, 0\)"),
+    ([[1.0], [1.0]], [1, 0], "group must hold True or False for each training example"),
+    ([1.0, 1.0], [True, False], "group must hold True or False for each training example"),
+    ([[1.0], [1.0]], [True], "group must hold True or False for each training example"),
+])  # fmt: skip
+def test_what_is_no_group_is_refused(tracin, group, message):
+    with pytest.raises(ValueError, match=message):
+        group_share(np.array(tracin), np.array(group))
+
+
+def test_rounding_does_not_carry_the_share_of_a_group_above_one():
+    """Sums of all examples, and of all that have influence, are rounded apart."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        tracin = rng.random((40, 1)) * (rng.random((40, 1)) < 0.5)
+        assert group_share(tracin, tracin[:, 0] > 0)[0] <= 1
