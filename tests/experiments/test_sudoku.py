@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -9,11 +10,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from typer.testing import CliRunner
 
 import sdi
 from sdi.cli import app
+from sdi.cli.demo_sudoku import demo_sudoku
 from sdi.errors import StoreError
+from sdi.experiments import sudoku
 from sdi.experiments.sudoku import CONFIGS, generate, run_experiment, train
 from sdi.experiments.sudoku.accuracy import answers, solved_at
 from sdi.experiments.sudoku.batches import losses, make_loader
@@ -212,3 +216,21 @@ def test_the_command_refuses_what_it_cannot_do(tmp_path):
         run_experiment(tmp_path / "generated", replace(TINY, size=9), [0], boards=generate(30, 9))
     with pytest.raises(ValueError, match="SATNet's boards have 9 digits, config 'smoke' has 4"):
         run_experiment(tmp_path / "run", SMOKE, [0], boards=generate(3, 9))
+
+
+def test_the_demo_fits_80_columns_and_shows_a_board_that_is_solved(monkeypatch):
+    settings, checkpoints = sudoku.pretrained()
+    assert sum(path.stat().st_size for path in checkpoints) < 5e6
+    small = (replace(settings, sample=6, queries=6, m=64), checkpoints[-1:])
+    monkeypatch.setattr(sudoku, "pretrained", lambda: small)
+    console = Console(width=80, file=io.StringIO())
+    seen = demo_sudoku(console)
+    text = console.file.getvalue()
+    assert max(map(len, text.splitlines())) <= 80
+    assert seen["answers"][-1] == seen["solution"]
+    assert seen["trajectory"].sum() == pytest.approx(seen["tracin"], rel=1e-4)
+    assert "step 1" in text
+    for arguments, words in ((["chess"], "TASK must be parity or sudoku, got 'chess'"), (["sudoku"], "parity without")):
+        found = CliRunner().invoke(app, ["demo", *arguments])
+        assert found.exit_code == 2
+        assert words in " ".join(found.output.split())

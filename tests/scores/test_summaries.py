@@ -190,6 +190,10 @@ def test_leading_axes_are_summarised_one_by_one(a, b, tau):
             lambda: group_share(np.ones((3, 2)), np.ones(2, bool)),
             r"got bool of shape \(2,\) for tracin of shape \(3, 2\)",
         ),
+        (
+            lambda: energy(np.ones((3, 2, 1)), np.ones(2, bool)),
+            r"got bool of shape \(2,\) for scores of shape \(3, 2, 1\)",
+        ),
         (lambda: late_mass(np.float64(1)), r"energy must have a step axis, .* got shape \(\)"),
         (lambda: late_mass(np.zeros((2, 0))), r"energy must have a step axis, .* got shape \(2, 0\)"),
         (lambda: horizon(np.zeros(0)), r"energy must have a step axis, .* got shape \(0,\)"),
