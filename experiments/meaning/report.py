@@ -25,7 +25,7 @@ def report(summary: dict[str, Any]) -> str:
         f"updates: {s['groups']} random groups of {share(s['share'])}, {_seeds_text(summary)}. Queries are the "
         f"mean losses of up to {s['queries']} unseen strings of even and of odd parity. LDS: rank correlation of "
         "predicted with real changes, with a 95% bootstrap interval over seeds, groups and queries. Cost: CPU seconds "
-        "as a multiple of training through the window; the other scores take dense gradients of single examples here.\n",
+        "as a multiple of training through the window; the other scores take dense gradients of examples here.\n",
         table(heads, rows),
         _seeds(summary),
         _smoothness(judged),
