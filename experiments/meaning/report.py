@@ -23,10 +23,9 @@ def report(summary: dict[str, Any]) -> str:
         f"Parity of 2 to {s['longest']} bits, one looped block (d={s['d']}), Adam (eps_root={s['eps_root']:g}), "
         f"{s['strings']} strings, {s['updates']} updates, float64. Strings are left out of the last {s['window']} "
         f"updates: {s['groups']} random groups of {share(s['share'])}, {_seeds_text(summary)}. Queries are the "
-        f"mean losses of {s['queries']} unseen strings of even and of odd parity. LDS: rank correlation of predicted "
-        "with real changes, with a 95% bootstrap interval over seeds, groups and queries. Cost: CPU seconds as a "
-        "multiple of training through the window; gradients of single examples are dense here, which is most of what "
-        "the cheap scores cost.\n",
+        f"mean losses of up to {s['queries']} unseen strings of even and of odd parity. LDS: rank correlation of "
+        "predicted with real changes, with a 95% bootstrap interval over seeds, groups and queries. Cost: CPU seconds "
+        "as a multiple of training through the window; the other scores take dense gradients of examples here.\n",
         table(heads, rows),
         _seeds(summary),
         _smoothness(judged),
