@@ -31,7 +31,7 @@ at least 95% of them killed, and no survivor without a reason. Words of errors (
 Python is mutated by the operators of mutmut {mutmut}: numbers, operators, comparisons, arguments left out or `None`,
 strings, assignments, both arms of `a if b else c`. The C kernels have mutants written by hand
 (`bench/mutants/kernel_mutants.py`). A mutant that neither fails a test nor ends is killed at a limit of CPU time.
-Where `run` is below `mutants`, the run was stopped; a later `make mutants` in the same checkout goes on, in the order of
+Where `run` is below `mutants`, the run was stopped; a later `make mutants` in that checkout goes on, in the order of
 the mutants' digests, so that it has seen a fair sample. One takes about 0.13 s of CPU time.
 
 """
