@@ -127,6 +127,7 @@ def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
                 outcomes.tell(one.key, "survived")
         kernels = [one for one in mutants if one.path == FILE and one.key not in outcomes.of]
         left = [one for one in mutants if one.path != FILE and one.key not in outcomes.of]
+        left.sort(key=lambda one: one.key)  # a digest: a run that is stopped has seen a fair sample
         print(f"{len(left)} to run, tests of {QUICK:g} CPU seconds", flush=True)
         run_in_place(collected, left, QUICK, jobs, lambda key, what: told(key, "quick" if what == "survived" else what))
         left = [one for one in mutants if outcomes.of.get(one.key) == "quick"]

@@ -125,3 +125,8 @@ def test_norms_of_single_precision_are_taken_in_double_precision():
     made = Features(small, np.ones(1, dtype=int), SKETCH.blocks, SKETCH.label)
     wanted = [(block.stop - block.start) * float(small[0, 0]) ** 2 for block in SKETCH.blocks]
     assert np.allclose(sizes(made, SINGLE, whole=True).squares[0], wanted, rtol=1e-12, atol=0)
+
+
+def test_the_coarsest_is_named():
+    sketch = SketchMap({"a": CountSketch.draw((99,), 4), "z": CountSketch.draw((99,), 30)}, {"a": (99,), "z": (99,)})
+    assert doubts(sketch)[0].count("times the norms (a)") == 1

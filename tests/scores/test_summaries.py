@@ -238,3 +238,10 @@ def test_rounding_does_not_carry_the_share_of_a_group_above_one():
         rng = np.random.default_rng(seed)
         tracin = rng.random((40, 1)) * (rng.random((40, 1)) < 0.5)
         assert group_share(tracin, tracin[:, 0] > 0)[0] <= 1
+
+
+def test_summaries_are_taken_in_double_precision():
+    thirds = np.full(3, 1 / 3, dtype=np.float32)
+    assert late_mass(thirds, 2).dtype == np.float64
+    assert late_mass(thirds, 2) == 2 / 3
+    assert energy(np.ones((2, 1, 1), dtype=np.int8) * 100).tolist() == [[200.0]]
