@@ -224,7 +224,7 @@ def test_no_rows_have_no_summaries():
 @pytest.mark.parametrize(("tracin", "group", "message"), [
     ([[np.nan]], [True], r"tracin must be finite, got nan at index \(0, 0\)"),
     ([[1.0], [1.0]], [1, 0], "group must hold True or False for each training example"),
-    ([1.0, 1.0], [True, False], "group must hold True or False for each training example"),
+    ([1.0, 1.0], [True, False], r"tracin must have shape \(n, q\), got \(2,\)"),
     ([[1.0], [1.0]], [True], "group must hold True or False for each training example"),
 ])  # fmt: skip
 def test_what_is_no_group_is_refused(tracin, group, message):
