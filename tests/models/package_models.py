@@ -136,7 +136,7 @@ def mamba() -> Case:
 
     config = MambaConfig(vocab_size=V, hidden_size=D, state_size=4, num_hidden_layers=1, conv_kernel=2, expand=2)
     return Case(
-        ready(LoopedBlock(MambaBlock(config, 0), lambda net, x: net.block(x))), logits_loss, tokens(), tau=4
+        ready(LoopedBlock(_random(MambaBlock(config, 0)), lambda net, x: net.block(x))), logits_loss, tokens(), tau=4
     )  # fmt: skip
 
 
