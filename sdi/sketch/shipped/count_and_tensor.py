@@ -32,7 +32,7 @@ LONG = 1 << 11  # entries of an array from which on it is summed by itself, and 
 def scatter(x: Array, buckets: Int[Array, "d"], signs: Int8[Array, "d"], m: int) -> Array:
     """y[..., h(i)] += s(i) x[..., i], in the dtype of x: floats or Fractions; integers are summed in 64 bits."""
     signed = (x.astype(np.int64) if x.dtype.kind in "iub" else x) * signs
-    if signed.dtype == np.float64:  # the same sums in the same order as below, several times faster
+    if signed.dtype == np.float64 and signed.size:  # the same sums in the same order as below, several times faster
         rows = signed.reshape(-1, len(buckets))
         if len(buckets) > LONG:
             return np.array([np.bincount(buckets, row, m) for row in rows]).reshape(*x.shape[:-1], m)
