@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ROOMS := sdi reference fast proofs_checks bench experiments
 
+# Where this is set, every process compiles torch and all of our own files again: tests start dozens of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-models quick oldest lint types bench mutants wheel clean
 
 demo: $(READY)

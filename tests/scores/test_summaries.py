@@ -34,6 +34,7 @@ def test_late_mass_is_a_share(e, data):
     assert 0 <= late_mass(e, first) <= 1
 
 
+@pytest.mark.slow
 @exact
 @given(st.lists(st.integers(0, 10), min_size=1, max_size=12).filter(any), st.data())
 def test_late_mass_is_the_sum_from_a_step_on_over_the_whole(e, data):
@@ -42,6 +43,7 @@ def test_late_mass_is_the_sum_from_a_step_on_over_the_whole(e, data):
     assert late_mass(np.array(e)) == late_mass(np.array(e), len(e) // 2 + 1)
 
 
+@pytest.mark.slow
 @exact
 @given(masses)
 def test_the_centre_lies_within_the_steps(e):
@@ -104,6 +106,7 @@ def test_a_trajectory_of_the_smallest_numbers_has_a_timing():
     assert horizon(e, 0.5) == 3
 
 
+@pytest.mark.slow
 @exact
 @given(signed)
 def test_cancellation_is_a_share_and_nothing_cancels_among_equal_signs(x):
@@ -145,6 +148,7 @@ def test_energy_sums_absolute_influence_over_training_examples():
     assert energy(scores).tolist() == [[2, 7], [4, 3]]
 
 
+@pytest.mark.slow
 @exact
 @given(st.lists(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3), min_size=1, max_size=6), st.data())
 def test_the_shares_of_a_group_and_of_the_others_make_one(tracin, data):
