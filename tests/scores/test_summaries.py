@@ -249,3 +249,8 @@ def test_summaries_are_taken_in_double_precision():
     assert late_mass(thirds, 2).dtype == np.float64
     assert late_mass(thirds, 2) == 2 / 3
     assert energy(np.ones((2, 1, 1), dtype=np.int8) * 100).tolist() == [[200.0]]
+
+
+def test_sums_are_taken_in_double_precision_whatever_is_given():
+    assert cross_mass(np.full((1, 2), 60_000, dtype=np.float16)).tolist() == [120_000]  # over half precision's largest
+    assert cross_mass(np.full((1, 2), 2**63 - 1)).tolist() == [2.0**64]  # and over that of whole numbers
