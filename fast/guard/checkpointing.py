@@ -9,6 +9,8 @@ from unittest.mock import patch
 
 import torch.utils.checkpoint as checkpointing
 
+from sdi.errors import CoverageError
+
 
 class _KeepsGraph:
     @staticmethod
@@ -27,7 +29,14 @@ def graph_keeping_checkpoints() -> Iterator[None]:
     A reentrant checkpoint runs its first forward under `no_grad`, where a call looks like a warm-up step.
     """
     with patch.object(checkpointing, "CheckpointFunction", _KeepsGraph):
-        yield
+        try:
+            yield
+        except checkpointing.CheckpointError as error:
+            raise CoverageError(
+                "what stands in the model's own activation checkpoint computes something else when it is run again: it "
+                "keeps state between calls (a count of steps, a cache); pass what changes as an argument, or leave the "
+                f"checkpoint out ({str(error).splitlines()[0]})"
+            ) from error
 
 
 @contextmanager

@@ -188,6 +188,25 @@ def test_checkpoints_around_more_than_the_body_are_right(memory: str, reentrant:
     is_truth(featurize(Checkpointed(), squares, batch, loop=CORE, memory=memory), Plain(), batch)
 
 
+def test_a_checkpoint_of_what_counts_its_calls_is_refused_in_our_words() -> None:
+    """It is run as a non-reentrant one, which notices: PyTorch's own error would not say what to do."""
+
+    class Counting(Own):
+        count = 0
+
+        def body(self, x: Tensor) -> Tensor:
+            self.count += 1
+            return torch.tanh(self.core(x)) if self.count < 4 else self.core(x)
+
+        def loop(self, h: Tensor, batch: Any) -> Tensor:
+            for _ in range(3):
+                h = checkpoint(self.body, h, use_reentrant=True)
+            return h
+
+    with pytest.raises(CoverageError, match="own activation checkpoint computes something else"):
+        featurize(Counting(), squares, make_xy(), loop=CORE, memory="hooks")
+
+
 class Scaled(nn.Module):
     """Two layers and a parameter of its own: a compiled graph with several hooks in it."""
 
