@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ROOMS := sdi reference fast proofs_checks bench experiments
 
-.PHONY: demo test test-models quick oldest lint types bench mutants wheel clean
+.PHONY: demo browser test test-models quick oldest lint types bench mutants wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
@@ -21,6 +21,12 @@ test-models: .venv-models/.ready
 	test -x .venv-models/bin/python || $(PYTHON) -m venv .venv-models
 	.venv-models/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,models]'
 	touch $@
+
+# The browser that reports are tested in: the system's own, installed where it is missing; else playwright's.
+browser: $(READY)
+	command -v chromium || command -v chromium-browser || command -v google-chrome \
+	  || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium > /dev/null; } \
+	  || $(BIN)/python -m playwright install --with-deps chromium
 
 # The loop while working: everything but the tests marked slow. It lists those that should be marked, too.
 quick: lint types
