@@ -17,6 +17,7 @@ from sdi.inputs.batches import in_order
 from sdi.inputs.groups_file import read_groups
 from sdi.inputs.script import load_functions
 from sdi.printable import printable
+from sdi.report.figures import write_figures
 from sdi.result.score_store import score
 from sdi.run.run_record import read_record
 from sdi.run.runs import Run
@@ -44,6 +45,10 @@ def report_command(
             help="A Python file, which is run, with train(), query() and show(example): what to show of an example.",
         ),
     ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write figures of the first queries: PNG, SVG and PDF.")
+    ] = None,
+    style: Annotated[str, typer.Option(help="Of the figures: screen, or paper, one column of two.")] = "screen",
 ) -> None:
     """Write one HTML file that shows a run: trajectories, heatmaps, examples, a table. It needs no network."""
     with exit_codes(script=show):
@@ -63,8 +68,13 @@ def report_command(
             query=loaders["query"]() if loaders else None,
             title=f"sdi: {found.name}",
         )
+        drawn = []
+        if figures is not None:
+            drawn = write_figures(figures, found.result, found.store, found.points, query, style)
     console = Console(highlight=False, emoji=False)
     console.print(f"report {escape(printable(path))}: {bytes_text(path.stat().st_size)}", soft_wrap=True)
+    if drawn:
+        console.print(f"figures {escape(printable(figures))}: {len(drawn)} files", soft_wrap=True)
 
 
 class Source(NamedTuple):

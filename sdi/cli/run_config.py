@@ -20,6 +20,7 @@ from sdi.inputs.groups_file import read_groups
 from sdi.printable import printable
 from sdi.result.ranking import Top
 from sdi.result.result import Result
+from sdi.result.score_store import score
 from sdi.run.choose_m import ChosenM
 from sdi.run.progress_bar import count_batches, run_bar
 from sdi.run.run_record import read_record
@@ -105,9 +106,16 @@ def find_tops(
     found = find_run(source, queries)
     if found.store is None:
         return _from_result(found.find_result(), queries, k, steps, by)
-    return sdi.stream_top(
-        found.store, found.points, queries, k, steps, by, train=found.train, stderr=found.stderr
-    ), None
+    tops = sdi.stream_top(found.store, found.points, queries, k, steps, by, train=found.train, stderr=found.stderr)
+    return tops, trajectories(found, tops)
+
+
+def trajectories(found: Found, tops: Sequence[Top]) -> Result | None:
+    """The scores, step by step, of what stands in rankings that were streamed from a store; None if that is nothing."""
+    train = list(dict.fromkeys(row.train for top in tops for row in top))
+    if found.store is None or not train:
+        return None
+    return score(found.store, found.points, train, [top.query for top in tops], "query", {}, found.stderr)
 
 
 def find_group_tops(

@@ -80,3 +80,11 @@ def test_a_config_whose_script_shows_needs_no_option(project):  # noqa: F811
     edit(project, mode="tracin", store="runs/second")
     call("run", project / "run.toml")
     assert "mode='tracin'" in call("report", project / "runs" / "second", code=2).stderr
+
+
+@pytest.mark.slow
+def test_figures_are_written_beside(project):  # noqa: F811
+    call("run", project / "run.toml")
+    said = call("report", project / "runs" / "first", "--figures", project / "f", "--query", "q-1", "--style", "paper")
+    assert "9 files" in said.stdout
+    assert len(list((project / "f").iterdir())) == 9
