@@ -33,7 +33,7 @@ from .guard.memory import Memory, OverBudget
 from .sketching.sinks import Accumulator, KeepSink, Tables, make_sinks
 from .sketching.workspace import Workspace
 
-ALONE = 0.01  # of the examples of later batches are run alone, too: that losses are apart is proven without
+ALONE = 0.002  # of the examples of later batches are run alone, too: that losses are apart is proven without
 
 
 class Featurizer:
@@ -47,7 +47,7 @@ class Featurizer:
     audit: "first" checks the first batch against autograd and some of its examples alone, and proves of every batch
     that losses depend on their own examples alone; of one that it cannot prove it of, losses are compared with those of
     examples by themselves. Of later batches one example is run alone: in every batch of another size or number of steps
-    than those before, wherever rows were found in another order, and so often that at most 1% of the examples run
+    than those before, wherever rows were found in another order, and so often that at most one example in 500 runs
     twice. "every" checks all batches like the first, "off" none. Whose rows are whose is known in every batch, whatever
     the audit.
     """

@@ -11,19 +11,12 @@ from torch.utils import _pytree as pytree
 
 from ..guard.random_and_autocast import Ambient
 from .graph_leaves import carries_gradient
+from .left_behind import Place
 
 
 def same_output(dtype: torch.dtype) -> float:
     """The tolerance for two runs of one call: their difference as a share of the output's norm."""
     return min(1000 * torch.finfo(dtype).eps, 0.05)
-
-
-Place = tuple[nn.Module, str]  # an attribute of a module
-
-
-def held(module: nn.Module) -> list[tuple[Place, Tensor]]:
-    """The tensors that stand on a module and its parts as plain attributes."""
-    return [((m, k), x) for m in module.modules() for k, x in vars(m).items() if carries_gradient(x)]
 
 
 class Call:
@@ -37,18 +30,11 @@ class Call:
         self.ambient = Ambient()
         self.gave: list[Tensor] = []  # the sizes of its outputs
         self.left: list[Place] = []  # where it has left tensors with a graph for others, which are outputs as well
-        self._held = {place: id(x) for place, x in held(module)}
 
     def inputs(self, leaves: list[Any]) -> tuple[Any, Any]:
         """(args, kwargs) of the call, with `leaves` in place of its own tensors."""
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         return args, kwargs
-
-    def find_left(self) -> list[Tensor]:
-        """The tensors with a graph that the call, which has ended, has left on its modules; `left` says where."""
-        new = [(place, x) for place, x in held(self.module) if x.requires_grad and self._held.get(place) != id(x)]
-        self.left = [place for place, _ in new]
-        return [x for _, x in new]
 
     def keep_sizes(self, outputs: Iterable[Any]) -> None:
         self.gave = [_size(y) for y in outputs if carries_gradient(y)]

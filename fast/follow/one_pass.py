@@ -155,7 +155,7 @@ def _forward_and_back(
     tracer.begin(n)
     if losses.requires_grad:
         root = tracer.watch(losses)
-        leaves = tracer.rows.follow([(root, 1)])
+        leaves, _ = tracer.rows.follow([(root, 1)])
         if weigh or tracer.in_doubt:
             tracer.owners.weighing = True
             torch.autograd.grad(root, leaves, loss_weights(n).to(losses), retain_graph=True, allow_unused=True)

@@ -19,8 +19,9 @@ from sdi.loop import Loop
 
 from ..guard.second_run import second_run
 from .body import Body
-from .call import Call, Place, held
+from .call import Call
 from .graph_leaves import carries_gradient
+from .left_behind import LeftBehind, Place
 from .tracer import Tracer
 
 
@@ -70,6 +71,7 @@ class _Wrapped:
 
     def __init__(self, module: nn.Module, original: Callable[..., Any], tracer: Tracer) -> None:
         self.module, self.original, self.tracer = module, original, tracer
+        self.modules = list(module.modules())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled() or not self.tracer.counting:
@@ -100,8 +102,7 @@ class _Run:
 
     def forward(self, leaves: list[Any]) -> list[Any]:
         args, kwargs = self.call.inputs(leaves)
-        before = {place: id(x) for place, x in held(self.call.module)}
-        listed = _listed(self.call.module)
+        left = LeftBehind(self.wrapped.modules)
         with self.wrapped.tracer.inside_unit():
             out, self.out_spec = pytree.tree_flatten(self.wrapped.original(*args, **kwargs))
         if pytree.tree_structure((args, kwargs)) != self.call.spec:
@@ -109,15 +110,14 @@ class _Run:
                 f"a {type(self.call.module).__name__} puts something into a list or dict that it is given, which is "
                 "lost when it is run again; return it, or use memory='hooks'"
             )
-        new = [(place, x) for place, x in held(self.call.module) if before.get(place) != id(x)]
+        new = left.tensors()
         self.left = [place for place, _ in new]
-        for (module, name), ids in _listed(self.call.module).items():
-            if ids - listed.get((module, name), set()):
-                raise CoverageError(
-                    f"a {type(module).__name__} leaves tensors in its attribute {name!r}, where they lose their "
-                    "gradient when the module is run again; return them, leave each in an attribute of its own, or "
-                    "use memory='hooks'"
-                )
+        if (place := left.in_containers()) is not None:
+            raise CoverageError(
+                f"a {type(place[0]).__name__} leaves tensors in its attribute {place[1]!r}, where they lose their "
+                "gradient when the module is run again; return them, leave each in an attribute of its own, or "
+                "use memory='hooks'"
+            )
         return out + [x for _, x in new]
 
     def put_back(self, tensors: list[Tensor]) -> None:
@@ -129,13 +129,6 @@ class _Run:
         """The outputs with the tensors that carry a graph put back in their places."""
         rest = iter(tensors)
         return [next(rest) if c is _GRAPH else c for c in self.constants]
-
-
-def _listed(module: nn.Module) -> dict[tuple[nn.Module, str], set[int]]:
-    """The tensors that stand in lists and dicts on a module and its parts."""
-    kinds = (list, dict, tuple, set)
-    held = [((m, k), v) for m in module.modules() for k, v in vars(m).items() if k[0] != "_" and isinstance(v, kinds)]
-    return {place: {id(x) for x in pytree.tree_leaves(v) if carries_gradient(x)} for place, v in held}
 
 
 _GRAPH = object()
@@ -152,43 +145,43 @@ class _Recompute(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *deltas: Tensor) -> Any:
-        run, wanted = ctx.run, ctx.needs_input_grad[2:]
-        tracer = run.wrapped.tracer
+        tracer = ctx.run.wrapped.tracer
         ours = tracer.in_our_pass  # not a gradient that the user's code takes, perhaps several times
-        if ours and not tracer.owners.weighing:
-            ctx.run = None
-        tracer.refuse_hooks(run, run.call.module)
-        if run.call.changed():
-            raise RuntimeError(
-                f"an input of the {type(run.call.module).__name__} was changed in place after or during its call, so "
-                "that it cannot be run again; use memory='hooks'"
-            )
-        leaves = list(run.call.leaves)
-        tensors = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
-        for i, want in zip(tensors, wanted, strict=True):
-            leaves[i] = leaves[i].detach().requires_grad_(want)
-        again_with = second_run(run.call.module, "use memory='hooks'")
-        with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run), again_with:
-            again = run.forward(leaves)
-        if not run.call.gives_again(again):
-            raise CoverageError(
-                f"a {type(run.call.module).__name__} gives another output when it is run again, so it keeps state "
-                "between calls (a count of steps, a cache); pass what changes as an argument, or use memory='hooks'"
-            )
-        out = [y for y in again if carries_gradient(y)]
-        roots = [(y, d) for y, d in zip(out, deltas, strict=True) if y.requires_grad]
-        if not roots:
-            return (None, None, *(None for _ in wanted))
-        inputs = [leaves[i] for i, want in zip(tensors, wanted, strict=True) if want]
-        found = tracer.follow_inside(ctx, [(k, y) for k, y in enumerate(out) if y.requires_grad], tensors, leaves, ours)
-        others = [x for x in found if all(x is not i for i in inputs)]
-        with tracer.pulling():
-            grads = iter(
-                torch.autograd.grad(
-                    [tracer.watch(y) if ours else y for y, _ in roots],
-                    inputs + others,
-                    [d for _, d in roots],
-                    allow_unused=True,
-                )
-            )
-        return (None, None, *(next(grads) if want else None for want in wanted))
+        with tracer.letting_go(ours):
+            return _run_again(ctx, deltas, tracer, ours)
+
+
+def _run_again(ctx: Any, deltas: tuple[Tensor, ...], tracer: Tracer, ours: bool) -> Any:
+    """The gradients of a unit's inputs, from those of its outputs."""
+    run, wanted = ctx.run, ctx.needs_input_grad[2:]
+    if ours and not tracer.owners.weighing:
+        ctx.run = None
+    tracer.refuse_hooks(run, run.call.module)
+    if run.call.changed():
+        raise RuntimeError(
+            f"an input of the {type(run.call.module).__name__} was changed in place after or during its call, so "
+            "that it cannot be run again; use memory='hooks'"
+        )
+    leaves = list(run.call.leaves)
+    tensors = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+    for i, want in zip(tensors, wanted, strict=True):
+        leaves[i] = leaves[i].detach().requires_grad_(want)
+    again_with = second_run(run.call.module, "use memory='hooks'")
+    with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run), again_with:
+        again = run.forward(leaves)
+    if not run.call.gives_again(again):
+        raise CoverageError(
+            f"a {type(run.call.module).__name__} gives another output when it is run again, so it keeps state "
+            "between calls (a count of steps, a cache); pass what changes as an argument, or use memory='hooks'"
+        )
+    out = [y for y in again if carries_gradient(y)]
+    roots = [(y, d) for y, d in zip(out, deltas, strict=True) if y.requires_grad]
+    if not roots:
+        return (None, None, *(None for _ in wanted))
+    inputs = [leaves[i] for i, want in zip(tensors, wanted, strict=True) if want]
+    outputs = [(k, y) for k, y in enumerate(out) if y.requires_grad]
+    with tracer.inside(ctx, outputs, tensors, leaves, ours) as begins, tracer.pulling():
+        others = [x for x in begins if all(x is not i for i in inputs)]
+        ends = [tracer.watch(y) if ours else y for y, _ in roots]
+        grads = iter(torch.autograd.grad(ends, inputs + others, [d for _, d in roots], allow_unused=True))
+    return (None, None, *(next(grads) if want else None for want in wanted))

@@ -28,8 +28,11 @@ class RowProof:
         self._found: dict[Any, dict[int, Block]] = {}
         self._missing: dict[Any, int] = {}  # of each node, the edges into it that have not been followed
 
-    def follow(self, roots: Sequence[tuple[Tensor, Block]]) -> list[Tensor]:
-        """Follow the graph of these tensors, whose blocks are known. Returns the leaves where it begins."""
+    def follow(self, roots: Sequence[tuple[Tensor, Block]]) -> tuple[list[Tensor], list[Any]]:
+        """Follow the graph of these tensors, whose blocks are known. Returns the leaves where it begins, and its nodes.
+
+        The nodes, and what hooks on them hold, are kept until they are forgotten.
+        """
         leaves, nodes = self._count(roots)
         for y, block in roots:
             if y.grad_fn is not None:
@@ -38,7 +41,13 @@ class RowProof:
         for node in starts:
             self._missing[node] -= sum(y.grad_fn is node for y, _ in roots)
         self._walk([node for node in nodes if self._missing[node] == 0 and node in starts])
-        return leaves
+        return leaves, nodes
+
+    def forget(self, nodes: Sequence[Any]) -> None:
+        """Nothing more will be asked of these nodes."""
+        for node in nodes:
+            self._found.pop(node, None)
+            self._missing.pop(node, None)
 
     def resume(self, node: Any, blocks: Sequence[Block]) -> None:
         """Go on above a node whose insides have been followed, with the blocks of its inputs."""

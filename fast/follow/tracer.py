@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ from .body import Body
 from .call import Call
 from .deliver import Delivery
 from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
+from .left_behind import LeftBehind
 from .plan import NeedsEnclosing, Plan, Unit, batch_axis, refuse_replaced
 from .row_proof import RowProof
 from .row_rules import UNKNOWN, Block
@@ -64,8 +65,9 @@ class Tracer(Delivery):
         self._watched: list[tuple[Any, int, Shown]] = []  # outputs: node, place, whether a block tells their rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
         self._place = 0
+        self._hooks: list[Any] = []  # on nodes of the graph
         self._tasks: set[int] = set()  # our own backward passes; the user's code may run others in between
-        self._open: list[Call] = []  # calls of replayed units that have begun and not ended
+        self._open: list[tuple[Call, LeftBehind]] = []  # calls of replayed units that have begun and not ended
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -95,7 +97,9 @@ class Tracer(Delivery):
                 yield
             finally:  # nothing of the graph stays behind
                 self.rows = RowProof(self.n)
+                self._take_off(0)
                 self._watched.clear()
+                self.wrapped.clear()
                 self.given.clear()
 
     def begin(self, n: int) -> None:
@@ -113,16 +117,39 @@ class Tracer(Delivery):
         root.register_hook(lambda _: self._tasks.add(torch._C._current_graph_task_id()))  # type: ignore[no-untyped-call]
         return root
 
-    def follow_inside(
+    @contextmanager
+    def letting_go(self, ours: bool) -> Iterator[None]:
+        """Takes off, in the end, the hooks that were put on nodes for the duration, if the pass is ours.
+
+        A hook and its node hold one another, and the activations of the call, until Python collects garbage.
+        """
+        before = len(self._hooks)
+        yield
+        if ours:
+            self._take_off(before)
+
+    def _take_off(self, first: int) -> None:
+        for hook in self._hooks[first:]:
+            hook.remove()
+        del self._hooks[first:]
+
+    @contextmanager
+    def inside(
         self, node: Any, outputs: list[tuple[int, Tensor]], tensors: list[int], leaves: list[Any], ours: bool
-    ) -> list[Tensor]:
-        """Follow the graph of a unit that was run again, and go on above it. Returns where the unit's graph begins."""
+    ) -> Iterator[list[Tensor]]:
+        """For the duration of the backward pass through a unit that was run again: yields where its graph begins.
+
+        In our pass the rows of its calls are followed, and those above it. The graph is not kept: its hooks hold the
+        activations of the unit.
+        """
         if not ours or self.owners.weighing:
-            return graph_leaves(y for _, y in outputs)
-        begins = self.rows.follow([(y, self.rows.block_of(node, k)) for k, y in outputs])
+            yield graph_leaves(y for _, y in outputs)
+            return
+        begins, nodes = self.rows.follow([(y, self.rows.block_of(node, k)) for k, y in outputs])
         above = [self.rows.block_of_leaf(leaves[i]) if leaves[i].requires_grad else UNKNOWN for i in tensors]
         self.rows.resume(node, [UNKNOWN, *above])  # the first is the leaf that begins every unit's graph
-        return begins
+        yield begins
+        self.rows.forget(nodes)
 
     @property
     def in_doubt(self) -> bool:
@@ -211,7 +238,7 @@ class Tracer(Delivery):
             return
         for name in unit.parameters:
             around = [other.module for other in self.plan.serving(name)]
-            if not any(call.module is other for call in self._open for other in around):
+            if not any(call.module is other for call, _ in self._open for other in around):
                 raise CoverageError(
                     f"body parameter {name!r} cannot be covered: module {unit.name!r} is called outside of the module "
                     "around it, which has to serve its parameters because its own calls do not carry one row for each "
@@ -222,7 +249,7 @@ class Tracer(Delivery):
         if self.forward and not self._busy and torch.is_grad_enabled():
             if self.proof is not None and not self._open:
                 self.proof.enter_call()
-            self._open.append(Call(module, args, kwargs))
+            self._open.append((Call(module, args, kwargs), LeftBehind(list(module.modules()))))
 
     def _on_unit(self, unit: Unit, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         if self._busy:
@@ -242,7 +269,7 @@ class Tracer(Delivery):
         if unit.native is not None:
             refuse_replaced(unit, self.body, self.wrapped.get(module))
             a = args[0] if args else next(iter(kwargs.values()))
-            a = self.arena.keep(a) if self.arena is not None and self.counting else a.detach()
+            a = self._kept(a)
             self._keep(a)
             output = output if output.requires_grad else begin_graph(output)
             deliver = partial(self.deliver_native, unit, a, a._version, output.shape, self.slot, key)
@@ -251,8 +278,10 @@ class Tracer(Delivery):
         leaves, spec = pytree.tree_flatten(output)
         outputs = len(leaves)
         if self.forward:
-            call = self._open.pop()
-            leaves += call.find_left()
+            call, left = self._open.pop()
+            new = [(place, x) for place, x in left.tensors() if x.requires_grad]
+            call.left = [place for place, _ in new]
+            leaves += [x for _, x in new]
         found = [k for k, y in enumerate(leaves) if carries_gradient(y)]
         for k in found:
             # A clone: a gradient there comes from outside the module, even if the module itself uses this output.
@@ -277,6 +306,12 @@ class Tracer(Delivery):
                 self._hook(leaves[k], deliver, shown)
         return pytree.tree_unflatten(leaves[:outputs], spec)
 
+    def _kept(self, a: Tensor) -> Tensor:
+        """The input of a call, for the backward pass. `proof` need not see what is made here: the model does not."""
+        plain = self.proof is not None and type(a) in (Tensor, nn.Parameter)
+        with torch._C._DisableTorchDispatch() if plain else nullcontext():
+            return self.arena.keep(a) if self.arena is not None and self.counting else a.detach()
+
     def _keep(self, *inputs: Any) -> None:
         for x in inputs:
             if isinstance(x, Tensor) and self.counting:
@@ -299,4 +334,4 @@ class Tracer(Delivery):
             if delta is not None and self.in_our_pass:
                 deliver(delta, self.rows.block_of(node, place))
 
-        node.register_prehook(before)
+        self._hooks.append(node.register_prehook(before))

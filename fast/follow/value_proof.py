@@ -126,9 +126,9 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        kind = KINDS.get(func)
+        kind = KINDS.get(id(func))  # by number: an operation's own hash is ten times as slow
         if kind is None:
-            kind = KINDS[func] = _Kind(func)
+            kind = KINDS[id(func)] = _Kind(func)
         if not kind.is_view:
             try:
                 self._follow(kind, args, kwargs, out)
@@ -137,30 +137,37 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _follow(self, kind: _Kind, args: Any, kwargs: Any, out: Any) -> None:
-        flat = [x for arg in (*args, *kwargs.values()) for x in (arg if isinstance(arg, (list, tuple)) else (arg,))]
-        tensors = [x for x in flat if isinstance(x, Tensor)]
-        marks = [self._mark_of_argument(x) for x in tensors]
-        outs = [y for y in (out if isinstance(out, (list, tuple)) else (out,)) if isinstance(y, Tensor)]
+        tensors: list[Tensor] = []
+        for arg in (*args, *kwargs.values()) if kwargs else args:
+            if isinstance(arg, Tensor):
+                tensors.append(arg)
+            elif isinstance(arg, (list, tuple)):
+                tensors += [x for x in arg if isinstance(x, Tensor)]
+        given = [x.untyped_storage()._cdata for x in tensors]
+        if not self._parameters.keys().isdisjoint(given):
+            self.uses.update(self._parameters[storage] for storage in given if storage in self._parameters)
+        marks = [found[1] if (found := self._marks.get(storage)) else None for storage in given]
+        outs = [out] if isinstance(out, Tensor) else []
+        if isinstance(out, (list, tuple)):
+            outs = [y for y in out if isinstance(y, Tensor)]
         if self._in_call:
             for y in outs:
                 storage = y.untyped_storage()
                 self._inner[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
         elif self._inner:
-            self.leaked |= any(x.untyped_storage()._cdata in self._inner for x in tensors)
+            self.leaked |= not self._inner.keys().isdisjoint(given)
         if kind.uniform and (len(tensors) < 2 or marks[1] in (None, EQUAL)):
             self._set(kind, outs, [EQUAL] * len(outs))
-        elif all(mark is None for mark in marks):
+        elif not any(marks):
             return
-        elif not any(mark is MIXED or isinstance(mark, Tag) for mark in marks):
+        elif all(mark is None or mark is EQUAL for mark in marks):
             equal = kind.keeps_equal and all(mark is EQUAL for mark in marks)
             self._set(kind, outs, [EQUAL if equal else None] * len(outs))
         else:
             by_mask = kind.indexes and any(x.dtype in MASKS for x in tensors[1:])
             self.escaped |= kind.escapes or not outs or by_mask
-            if not kind.writes:  # what shares a storage with an argument is a view of it
-                given = {x.untyped_storage()._cdata for x in tensors}
-                if any(y.untyped_storage()._cdata in given for y in outs):
-                    return
+            if not kind.writes and any(y.untyped_storage()._cdata in given for y in outs):
+                return  # what shares a storage with an argument is a view of it
             self._set(kind, outs, self._marks_of(kind, args, kwargs, tensors, marks, outs))
 
     def _marks_of(
@@ -169,8 +176,10 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Of the outputs, each as if it filled its storage."""
         if kind.rule is None or MIXED in marks:
             return [MIXED] * len(outs)
-        counts = [self._counts(x) for x in tensors[1:]] if kind.indexes else []
-        key = kind, tuple(map(_layout, tensors)), tuple(marks), tuple(counts), _plain(args), _plain(kwargs.items())
+        counts = [self._counts(x) for x in tensors[1:]] if kind.indexes else ()
+        layouts = [(x.shape, x.stride(), x.storage_offset(), x.dtype) for x in tensors]
+        others = _plain(args), _plain(kwargs.items()) if kwargs else ()
+        key = kind, *layouts, *marks, *counts, others
         known = self._known.get(key)
         if known is None:
             answers = self._answers(kind, args, kwargs, outs)
@@ -237,13 +246,6 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         steps = tuple(step * size for step in x.stride())
         return find_examples(tuple(x.shape), steps, int(x.storage_offset()) * size, tag, self.n)
 
-    def _mark_of_argument(self, x: Tensor) -> Mark:
-        storage = x.untyped_storage()._cdata
-        if storage in self._parameters:
-            self.uses[self._parameters[storage]] += 1
-        found = self._marks.get(storage)
-        return None if found is None else found[1]
-
     def _mark(self, x: Tensor) -> Mark:
         found = self._marks.get(x.untyped_storage()._cdata)
         return None if found is None else found[1]
@@ -280,6 +282,7 @@ class _Kind:
     """What is known of an operation, whatever its arguments."""
 
     def __init__(self, func: Any) -> None:
+        self.func = func  # which keeps its number from being used again
         schema = getattr(func, "_schema", NO_SCHEMA)
         name = schema.name.rpartition("::")[2]
         returns = [r.alias_info for r in schema.returns]
@@ -298,12 +301,8 @@ class _Kind:
         return {**self._defaults, **dict(zip(self._names, args, strict=False)), **kwargs}
 
 
-KINDS: dict[Any, _Kind] = {}
+KINDS: dict[int, _Kind] = {}
 NO_SCHEMA = SimpleNamespace(name="", returns=(), arguments=())  # operations that take functions
-
-
-def _layout(x: Tensor) -> Any:
-    return tuple(x.shape), x.stride(), x.storage_offset(), x.dtype
 
 
 def _plain(args: Any) -> Any:

@@ -62,7 +62,7 @@ class Settings:
     shard: examples per file of the store. A killed run loses at most one unfinished file.
     audit: "first" checks the first batch of each side against autograd and some of its examples alone, proves of every
         batch that losses depend on their own examples alone or else asks by values, and runs one example alone in every
-        batch of a new size or number of steps, and for at most 1% of all examples; "every" checks all batches like the
+        batch of a new size or number of steps, and for at most one example in 500; "every" checks all batches like the
         first; "off" none.
     memory: "hooks" keeps the activations of the whole loop; "recompute" keeps the inputs of its units and runs these
         again in the backward pass; "auto" takes hooks as long as they fit into the budget.
