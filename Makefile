@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ROOMS := sdi reference fast proofs_checks bench experiments
 
-.PHONY: demo browser test test-models quick oldest lint types bench mutants wheel clean
+.PHONY: demo docs browser test test-models quick oldest lint types bench mutants wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
@@ -21,6 +21,11 @@ test-models: .venv-models/.ready
 	test -x .venv-models/bin/python || $(PYTHON) -m venv .venv-models
 	.venv-models/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,models]'
 	touch $@
+
+# The pages of docs/, the reference and the results as a site, in site/; a dead link stops it.
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m mkdocs build --quiet
 
 # The browser that reports are tested in: the system's own, installed where it is missing; else playwright's.
 browser: $(READY)
@@ -69,4 +74,4 @@ $(READY): pyproject.toml setup.py constraints.txt fast/sketching/tensor_sketch.c
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-models build dist *.egg-info
+	rm -rf $(VENV) .venv-oldest .venv-models build dist site *.egg-info

@@ -20,6 +20,8 @@ Array = np.ndarray
 
 
 class TopRow(NamedTuple):
+    """A row of a ranking."""
+
     rank: int
     train: str  # the id of a training example, or the name of a group
     score: float
