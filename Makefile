@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ROOMS := sdi reference fast proofs_checks bench experiments
 
-.PHONY: demo docs browser test test-models quick oldest lint types bench mutants wheel clean
+# Where this is set, every process compiles torch and all of our own files again: tests start dozens of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo docs browser test test-models quick oldest lint types bench cpu-check mutants wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
@@ -55,6 +58,13 @@ types: $(READY)
 bench: $(READY)
 	$(BIN)/python -m pytest -o addopts= -p no:cacheprovider -q --benchmark-only --benchmark-columns=min,median,rounds \
 	  --benchmark-sort=name tests/bench/test_micro.py
+	$(BIN)/sdi-bench kernels
+
+# On a CPU or with a compiler that nobody has tried: whether the kernels were built, their numbers, their speed. To paste.
+cpu-check: $(READY)
+	$(BIN)/python -c "import platform; from sdi.fast.sketching.compiled import kernels; \
+	  print(platform.machine(), platform.system(), 'kernels:', kernels())"
+	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -q -p no:cacheprovider tests/fast/test_compiled.py tests/fast/test_other_cpus.py
 	$(BIN)/sdi-bench kernels
 
 # Every small change of the modules that hold mathematics, run by the tests that call it; docs/results/mutants lists what

@@ -5,15 +5,20 @@ An experiment adds its settings, a task, a model, a `Trainer` with its step, and
 
 from .figures import new_figure, save_figure
 from .report import share, table
-from .run_folder import check_seeds, kept, make_folder, telling, write_json, write_untrained
+from .run_folder import check_seeds, checkpoints_in, kept, made_of, make_folder, telling, write_json, write_untrained
+from .settings import ExperimentSettings, find_configuration
 from .training import Progress, Trainer, TrainerSettings, train, write_checkpoint
 
 __all__ = [
+    "ExperimentSettings",
     "Progress",
     "Trainer",
     "TrainerSettings",
     "check_seeds",
+    "checkpoints_in",
+    "find_configuration",
     "kept",
+    "made_of",
     "make_folder",
     "new_figure",
     "save_figure",

@@ -12,6 +12,7 @@ from torch import nn
 
 from sdi.files import write_whole
 
+from .settings import ExperimentSettings
 from .training import write_checkpoint
 
 Say = Callable[[str], None]
@@ -39,6 +40,16 @@ def write_json(path: Path, content: Any) -> None:
 def write_untrained(folder: Path, model: nn.Module, eta: float) -> None:
     """A single checkpoint, of step 0, in `folder` of a `model` as it is, with `eta` as its rate: for a control."""
     write_checkpoint(folder, 0, {n: p.detach() for n, p in model.named_parameters()}, eta)
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """The checkpoints of a training folder, in order."""
+    return sorted((folder / "checkpoints").glob("*.safetensors"))
+
+
+def made_of(settings: ExperimentSettings, checkpoints: Sequence[Path]) -> dict[str, Any]:
+    """What an analysis is made of, for `kept`."""
+    return {**settings.to_dict(), "checkpoints": [point.stem for point in checkpoints]}
 
 
 def kept(path: Path, of: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

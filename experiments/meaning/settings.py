@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from sdi.errors import nearest
+from ..base import ExperimentSettings, find_configuration
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ExperimentSettings):
     """All that a run depends on: model, training, counterfactual runs. The defaults are the configuration "small"."""
 
     config: str = "small"
@@ -30,9 +29,6 @@ class Settings:
     checkpoints: int = 8  # of TracIn
     qld: float | None = None  # the share of top examples that is left out, too
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 CONFIGS: dict[str, Settings] = {
     "small": Settings(),
@@ -48,6 +44,4 @@ CONFIGS: dict[str, Settings] = {
 
 def configuration(name: str) -> Settings:
     """Settings by name."""
-    if name not in CONFIGS:
-        raise ValueError(f"config must be one of {tuple(CONFIGS)}, got {name!r}{nearest(name, CONFIGS)}")
-    return CONFIGS[name]
+    return find_configuration(CONFIGS, name)

@@ -20,7 +20,7 @@ from sdi.backends import room
 from sdi.files import write_whole
 from sdi.run.one_thread import one_thread
 
-from ..base import check_seeds, kept, make_folder, telling, write_json, write_untrained
+from ..base import check_seeds, checkpoints_in, kept, made_of, make_folder, telling, write_json, write_untrained
 from .analysis import analyse, influence_on_tests
 from .figure import draw
 from .report import report
@@ -110,7 +110,7 @@ def _untrained(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
 
 
 def _analysed(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
-    checkpoints = sorted((folder / "checkpoints").glob("*.safetensors"))
+    checkpoints = checkpoints_in(folder)
 
     def make() -> dict[str, Any]:
         tell = telling(say, f"{folder.name}: influence on probes")
@@ -118,20 +118,15 @@ def _analysed(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
         result.save(folder / "probes.safetensors")
         return made.to_dict()
 
-    return kept(folder / "analysis.json", _of(settings, checkpoints), make)
+    return kept(folder / "analysis.json", made_of(settings, checkpoints), make)
 
 
 def _tests(folder: Path, settings: Settings, say: Say) -> dict[str, Any]:
     place = folder / f"seed-{settings.seed}"
-    checkpoints = sorted((place / "checkpoints").glob("*.safetensors"))
+    checkpoints = checkpoints_in(place)
 
     def make() -> dict[str, Any]:
         tell = telling(say, f"{place.name}: influence on tests")
         return influence_on_tests(settings, checkpoints, place / "store-of-tests", tell)
 
-    return kept(folder / "tests.json", _of(settings, checkpoints), make)
-
-
-def _of(settings: Settings, checkpoints: Sequence[Path]) -> dict[str, Any]:
-    """What an analysis is made of."""
-    return {**settings.to_dict(), "checkpoints": [point.stem for point in checkpoints]}
+    return kept(folder / "tests.json", made_of(settings, checkpoints), make)

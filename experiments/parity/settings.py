@@ -6,20 +6,22 @@ influence is asked for is one that was trained on.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-from sdi.errors import nearest
 from sdi.inputs.looped_config import LoopedConfig
+
+from ..base import ExperimentSettings, find_configuration
 
 SHORTEST = 2
 EXTRA = 2  # loop steps after the read-out in every analysis, which must get exactly no influence
-ANALYSIS = ("config", "m", "per_tercile", "at_longest", "tests", "calibration", "evaluation")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ExperimentSettings):
     """All settings of a parity run: model, training, analysis. The defaults are the configuration "small"."""
+
+    ANALYSIS: ClassVar = ("config", "m", "per_tercile", "at_longest", "tests", "calibration", "evaluation")
 
     config: str = "small"
     seed: int = 0
@@ -54,13 +56,6 @@ class Settings:
     def model_config(self) -> LoopedConfig:
         return LoopedConfig.parity(d=self.d, heads=self.heads, tau=self.test + EXTRA, length=self.test + EXTRA)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def training(self) -> dict[str, Any]:
-        """The settings that the weights depend on; a folder that was begun with others is refused."""
-        return {name: value for name, value in asdict(self).items() if name not in ANALYSIS}
-
 
 CONFIGS: dict[str, Settings] = {
     "paper": Settings(
@@ -82,6 +77,4 @@ CONFIGS: dict[str, Settings] = {
 
 def configuration(name: str) -> Settings:
     """Settings by name."""
-    if name not in CONFIGS:
-        raise ValueError(f"config must be one of {tuple(CONFIGS)}, got {name!r}{nearest(name, CONFIGS)}")
-    return CONFIGS[name]
+    return find_configuration(CONFIGS, name)

@@ -17,7 +17,7 @@ from typing import Any
 from sdi.files import write_whole
 from sdi.run.one_thread import one_thread
 
-from ..base import check_seeds, kept, make_folder, telling, write_json, write_untrained
+from ..base import check_seeds, checkpoints_in, kept, made_of, make_folder, telling, write_json, write_untrained
 from .boards import Boards
 from .figure import draw
 from .findings import controls
@@ -126,13 +126,3 @@ def progress_line(at: Progress, updates: int) -> str:
         last = at.checks[-1]
         tested = f"solves {last['train']:.0%} of training boards, {last['test']:.0%} of test boards; "
     return f"{tested}update {at.step} of {updates}, loss {at.running:.3f}"
-
-
-def checkpoints_in(folder: Path) -> list[Path]:
-    """The checkpoints of a training folder, in order."""
-    return sorted((folder / "checkpoints").glob("*.safetensors"))
-
-
-def made_of(settings: Settings, checkpoints: Sequence[Path]) -> dict[str, Any]:
-    """What an analysis is made of."""
-    return {**settings.to_dict(), "checkpoints": [point.stem for point in checkpoints]}

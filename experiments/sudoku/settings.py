@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-from sdi.errors import nearest
 from sdi.inputs.looped_config import LoopedConfig
 
+from ..base import ExperimentSettings, find_configuration
 from .boards.grid import grid_of
-
-ANALYSIS = ("config", "m", "sample", "queries", "permuted", "check", "keep")
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ExperimentSettings):
     """All settings of a Sudoku run: boards, model, training, analysis. The defaults are the configuration "small"."""
+
+    ANALYSIS: ClassVar = ("config", "m", "sample", "queries", "permuted", "check", "keep")
 
     config: str = "small"
     seed: int = 0
@@ -60,13 +60,6 @@ class Settings:
             fused_qkv=True,
         )  # fmt: skip
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def training(self) -> dict[str, Any]:
-        """The settings that the weights depend on; a folder that was begun with others is refused."""
-        return {name: value for name, value in asdict(self).items() if name not in ANALYSIS}
-
 
 CONFIGS: dict[str, Settings] = {
     "paper": Settings(
@@ -87,6 +80,4 @@ CONFIGS: dict[str, Settings] = {
 
 def configuration(name: str) -> Settings:
     """Settings by name."""
-    if name not in CONFIGS:
-        raise ValueError(f"config must be one of {tuple(CONFIGS)}, got {name!r}{nearest(name, CONFIGS)}")
-    return CONFIGS[name]
+    return find_configuration(CONFIGS, name)

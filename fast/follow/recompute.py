@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from sdi.errors import CoverageError
 from sdi.loop import Loop
 
+from ..guard.restore_attributes import attributes_put_back
 from ..guard.second_run import second_run
 from .body import Body
 from .call import Call
@@ -167,7 +168,8 @@ def _run_again(ctx: Any, deltas: tuple[Tensor, ...], tracer: Tracer, ours: bool)
     for i, want in zip(tensors, wanted, strict=True):
         leaves[i] = leaves[i].detach().requires_grad_(want)
     again_with = second_run(run.call.module, "use memory='hooks'")
-    with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run), again_with:
+    as_it_was = attributes_put_back(run.wrapped.modules)
+    with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run), again_with, as_it_was:
         again = run.forward(leaves)
     if not run.call.gives_again(again):
         raise CoverageError(

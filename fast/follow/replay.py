@@ -20,6 +20,7 @@ from torch.func import functional_call, grad, vmap
 from torch.utils import _pytree as pytree
 
 from ..guard.checkpointing import no_checkpoints
+from ..guard.restore_attributes import attributes_put_back
 from ..guard.second_run import second_run
 from ..sketching.sinks import Sink, Slot
 from .call import Call, same_output
@@ -91,9 +92,9 @@ def _run(call: Call, weights: Mapping[str, Tensor], leaves: list[Any]) -> list[A
         for local, p in module._parameters.items()
         if id(p) in tied
     }
-    with no_checkpoints():
+    with no_checkpoints(), attributes_put_back(list(call.module.modules())):
         outputs = pytree.tree_leaves(functional_call(call.module, places, args, kwargs, tie_weights=False))
-    return outputs + [getattr(module, name) for module, name in call.left]
+        return outputs + [getattr(module, name) for module, name in call.left]
 
 
 def _total(y: Tensor, delta: Tensor, weights: dict[str, Tensor]) -> dict[str, Tensor]:

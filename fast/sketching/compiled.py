@@ -1,7 +1,7 @@
-"""The compiled version of `tensor_sketch`, for x86-64 CPUs with AVX2.
+"""The compiled version of `tensor_sketch`, for x86-64 CPUs with AVX2 and for aarch64.
 
-`tensor_sketch.c` is built when the package is installed and gcc is there; without it, on other devices, or with
-SDI_NATIVE=0 in the environment, PyTorch does the same work. Both give the same numbers, up to rounding.
+`tensor_sketch.c` is built when the package is installed and gcc or clang is there; without them, on other devices, or
+with SDI_NATIVE=0 in the environment, PyTorch does the same work. Both give the same numbers, up to rounding.
 """
 
 from __future__ import annotations

@@ -75,6 +75,7 @@ def test_what_does_not_follow_from_the_wide_sketch_is_refused() -> None:
         fold(features, SketchMap.draw(shapes, 32, seed=0), SketchMap.draw(shapes, 16, seed=0))
 
 
+@pytest.mark.slow
 def test_the_errors_are_those_of_dense_features() -> None:
     bench = Bench(TINY)
     truth = bench.truth()

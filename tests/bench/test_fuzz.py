@@ -54,6 +54,7 @@ def test_what_is_drawn_follows_from_seed_and_index_and_survives_json() -> None:
     assert draw(SEED + 1, 0) != draw(SEED, 0)
 
 
+@pytest.mark.slow
 def test_every_feature_is_drawn() -> None:
     found = {feature.partition(": ")[2] for one in drawn(3000) for feature in one.features}
     assert found >= {*EXTRAS, *STEPS, *STYLES, *MIXING}
@@ -119,6 +120,7 @@ def test_a_sound_model_gives_an_example_the_same_gradient_in_any_batch(block: in
             assert apart(one) < (1e-4 if has_feature(one, "cast") else 1e-10), (index, one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixing", [name for name in MIXING if name != "counts its calls"])
 def test_a_mixing_model_does_not(mixing: str) -> None:
     when = "n is k" if mixing == "steps by size" else "always"
@@ -178,6 +180,7 @@ def rolled(batch: int) -> Any:
     return attribute
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [0, 1])
 def test_an_engine_that_swaps_the_rows_of_one_batch_is_found(batch: int) -> None:
     one = Description(train=((2, 2), (3, 2)), query=((2, 2), (2, 2)))

@@ -85,6 +85,7 @@ def test_the_command_itself_is_loaded_without_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_help_and_the_guide_promise_the_same_minutes() -> None:
     guide = (ROOT / "docs" / "benchmarks.md").read_text()
     row = next(line for line in guide.splitlines() if line.startswith("| `sdi-bench fidelity --paper`"))

@@ -31,6 +31,7 @@ def mutated(old: str, new: str) -> str:
     return source.replace(old, new)
 
 
+@pytest.mark.slow
 def test_a_changed_function_is_replaced_wherever_it_is_referred_to() -> None:
     def work() -> bool:
         changes = changed_functions(TOP, PATH, mutated("2 - m % 2", "2 + m % 2"))
@@ -44,6 +45,7 @@ def test_a_changed_function_is_replaced_wherever_it_is_referred_to() -> None:
     assert coincidence(3) == 1
 
 
+@pytest.mark.slow
 def test_what_runs_at_import_is_told_apart_and_imported() -> None:
     source = mutated("def coincidence(m: int)", "def coincidence(m: int = 5)")
     assert changed_functions(TOP, PATH, source) is None

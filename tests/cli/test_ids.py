@@ -9,6 +9,7 @@ from cli_cases import call, call_json, made, project
 __all__ = ["made", "project", "world"]
 
 
+@pytest.mark.slow
 def test_ids_are_the_same_of_config_folder_and_result(project):
     call("run", project / "run.toml")
     wanted = {"train": [f"t-{k}" for k in range(10)], "query": ["q-0", "q-1", "q-2"]}

@@ -30,6 +30,7 @@ def booby_trapped(project):
     return project / "runs/first"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["top"], ["top", "--steps", "2-3", "--by", "late"], ["parts"]])
 @pytest.mark.parametrize("verb", ["run", "featurize"])
 @pytest.mark.parametrize(
@@ -46,6 +47,7 @@ def test_looking_at_a_folder_runs_nothing_and_says_what_the_config_says(project,
     assert not (project / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"repeats": 2}, {"mode": "train"}, {"mode": "tracin"}, {"backend": "exact"}])
 def test_where_a_store_cannot_say_the_result_of_the_folder_is_read(project, changes):
     config = edit(project, **changes)
@@ -57,6 +59,7 @@ def test_where_a_store_cannot_say_the_result_of_the_folder_is_read(project, chan
     assert not (project / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_result_that_the_run_did_not_save_is_named_not_shown(project):
     config = edit(project, mode="tracin")
     call("run", config)
@@ -72,6 +75,7 @@ def test_a_result_that_the_run_did_not_save_is_named_not_shown(project):
     assert "saved no result; name the file that `Result.save` wrote, or make one with `sdi score CONFIG`" in said
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_record_asks_for_the_config(project, tmp_path):
     call("run", project / "run.toml")
     folder = booby_trapped(project)

@@ -18,6 +18,7 @@ from sdi.cli.tables import top_table
 __all__ = ["made", "project"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["signed", "absolute", "late"])
 def test_top_says_the_same_from_store_folder_config_and_result(project, by):
     call("run", project / "run.toml")
@@ -38,6 +39,7 @@ def test_top_says_the_same_from_store_folder_config_and_result(project, by):
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_top_ranks_the_runs_own_examples_and_not_what_else_is_stored(project):
     call("run", project / "run.toml")
     script = (project / "task.py").read_text()
@@ -52,6 +54,7 @@ def test_top_ranks_the_runs_own_examples_and_not_what_else_is_stored(project):
         assert [row["train"] for row in rows] == [row["train"] for row in result]
 
 
+@pytest.mark.slow
 def test_top_of_a_run_that_was_killed_says_what_is_lacking(project):
     call("featurize", project / "run.toml")
     for file in (project / "runs/first").glob("step-2-*/train/shard-00001.*"):
@@ -82,6 +85,7 @@ def test_ids_are_printed_as_they_are(project):
             assert f"  {name}" in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_query_that_is_not_there_comes_with_the_nearest(project):
     call("run", project / "run.toml")
     for source in ("runs/first", "runs/first/result.safetensors"):
@@ -89,6 +93,7 @@ def test_a_query_that_is_not_there_comes_with_the_nearest(project):
     assert "steps must lie within" in call("top", project / "run.toml", "--query", "q-0", "--steps", "9", code=2).stderr
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_twice_is_shown_once(project):
     call("run", project / "run.toml")
     for source in ("runs/first", "runs/first/result.safetensors"):

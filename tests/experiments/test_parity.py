@@ -26,7 +26,6 @@ from sdi.experiments.parity.analysis import model_of
 from sdi.experiments.parity.experiment import progress_line
 from sdi.experiments.parity.forward import accuracy, read_out, unroll
 from sdi.experiments.parity.report import report
-from sdi.experiments.parity.settings import ANALYSIS
 from sdi.experiments.parity.strings import (
     PROBES,
     held_out,
@@ -113,7 +112,7 @@ def test_a_folder_keeps_its_settings(tmp_path):
     with pytest.raises(StoreError, match=r"begun with other settings \(rate=0.003 there, 0.5 asked\)"):
         train(tmp_path, replace(TINY, rate=0.5))
     train(tmp_path, replace(TINY, m=32, tests=4), most=6)  # the weights do not depend on these
-    assert set(ANALYSIS) < set(TINY.to_dict())
+    assert set(TINY.ANALYSIS) < set(TINY.to_dict())
     (tmp_path / "state.safetensors").write_bytes(b"not a state")
     with pytest.raises(StoreError, match="is not the state of a run"):
         train(tmp_path, TINY)

@@ -18,10 +18,10 @@ from sdi.cli import app
 from sdi.cli.demo_sudoku import demo_sudoku
 from sdi.errors import StoreError
 from sdi.experiments import sudoku
+from sdi.experiments.base import checkpoints_in
 from sdi.experiments.sudoku import CONFIGS, generate, run_experiment, train
 from sdi.experiments.sudoku.accuracy import answers, solved_at
 from sdi.experiments.sudoku.batches import losses, make_loader
-from sdi.experiments.sudoku.experiment import checkpoints_in
 from sdi.experiments.sudoku.findings.analysis import model_of, sampled
 from sdi.experiments.sudoku.influence import influence
 from sdi.experiments.sudoku.report import report

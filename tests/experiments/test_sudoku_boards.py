@@ -167,6 +167,7 @@ def test_moved_blanks_keep_the_solution():
     assert all(len(solutions(p, 2, 3)) == 1 for p in again.puzzle[:10].tolist())
 
 
+@pytest.mark.slow
 def test_satnets_files_are_verified_before_they_are_opened(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"without features.pt; SATNet's Sudoku data set is in two files"):
         load_satnet(tmp_path)

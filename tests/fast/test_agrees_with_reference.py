@@ -125,6 +125,7 @@ def test_everything_as_the_body_agrees_with_what_enters_outside(case: LoopedCase
     assert_same_features(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_scores_agree(verb: str, dtype: torch.dtype) -> None:

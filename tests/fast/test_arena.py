@@ -31,6 +31,7 @@ def test_one_activation_read_by_several_modules_is_kept_once() -> None:
     assert (first == 1).all()
 
 
+@pytest.mark.slow
 def test_copies_do_not_overlap_whatever_their_sizes() -> None:
     arena = Arena()
     sources = [activation(float(k), rows=SMALL // 64 + 7 * k) for k in range(9)]

@@ -205,6 +205,7 @@ def test_running_statistics_are_put_back() -> None:
             features_of(model, batch, audit="off")  # compares the buffers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 def test_half_precision_comes_out_finite_and_near(memory: str) -> None:
     def core() -> nn.Module:

@@ -83,6 +83,7 @@ def test_a_split_batch_names_its_examples_by_their_place_in_the_whole() -> None:
     assert tiny(batch).ids == tuple(map(str, range(256)))
 
 
+@pytest.mark.slow
 def test_hooks_and_recompute_agree_bit_for_bit() -> None:
     model, batch = big(2)
     sketch = SketchMap.draw({n: tuple(p.shape) for n, p in model.named_parameters() if n.startswith("core")}, m=16)

@@ -122,6 +122,7 @@ CORES: dict[str, tuple[Callable[[], nn.Module], dict[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [N, LENGTH])
 @pytest.mark.parametrize("name", CORES)
 def test_the_features_of_every_module_are_those_of_the_oracle(name: str, n: int) -> None:

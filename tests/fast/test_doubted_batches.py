@@ -47,6 +47,7 @@ UNSEEN: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize("n", [3, 12])
 @pytest.mark.parametrize("name", UNSEEN)

@@ -82,6 +82,7 @@ def test_queries_are_audited_too(model, audit):
     fast.exact_scores(model, loss, [plain], [divided], loop=LOOP, audit="off")
 
 
+@pytest.mark.slow
 def test_hooks_that_were_asked_for_stay_hooks(model, monkeypatch):
     from sdi.fast.follow import one_pass as engine
     from sdi.fast.guard import memory

@@ -67,6 +67,7 @@ class Positioned(nn.Module):
         return torch.tanh(self.lin(s + self.pos(torch.arange(s.shape[1]))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "length"), [(3, 5), (3, 6), (4, 8), (4, 4)])
 @pytest.mark.parametrize("m", [None, 16])
 def test_what_is_not_the_batch_axis_is_served_by_the_module_around(n: int, length: int, m: int | None) -> None:
@@ -187,6 +188,7 @@ def test_what_was_shared_before_is_not_cut_when_a_batch_is_split() -> None:
     assert run.memory.rows in (1, 2, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")

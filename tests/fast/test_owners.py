@@ -119,6 +119,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], list[dict[str, Tensor]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize("m", [None, 16])
 @pytest.mark.parametrize("name", MODELS)
@@ -192,6 +193,7 @@ def test_rows_of_nobody_are_left_out() -> None:
     assert by_example(torch.tensor([5.0, 6.0, 7.0, 8.0]), owners, 2).tolist() == [[8.0], [6.0]]
 
 
+@pytest.mark.slow
 def test_rows_that_are_in_doubt_only_once_a_unit_was_run_again_are_found_out_by_values() -> None:
     """A residual stream shows the rows of `join` before `cell`, which is called for each example, is run again."""
 

@@ -91,6 +91,7 @@ def test_a_name_that_is_not_there_is_refused() -> None:
         sdi.fast.featurize(Tied(True), loss, BATCH, loop=sdi.Loop(["shared.0"], ["shared.0", "shared.7"]))
 
 
+@pytest.mark.slow
 def test_a_config_may_hold_a_list_of_steps(project: Any) -> None:
     config = edit(project, step=["core", "head"])
     said = call_json("run", config)

@@ -80,6 +80,7 @@ class Slope(nn.Module):
         return torch.tanh(self.lin(s)) + 0.1 * slope.detach()
 
 
+@pytest.mark.slow
 @MEMORY
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_the_users_own_checkpointing_changes_nothing(reentrant: bool, memory: str) -> None:

@@ -61,6 +61,7 @@ LOOP = sdi.Loop(["core", "spare"], "core")
 NONE = batch(0, 0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("audit", ["first", "every", "off"])
 @pytest.mark.parametrize("memory", ["hooks", "recompute"])
 @pytest.mark.parametrize("how", ["never called", "without effect", "some ask"])

@@ -18,9 +18,8 @@ class ScaleByShape(Good):
 class DrawsAgain(Good):
     """The hash is drawn again on each call."""
 
-    def matrix(self):
-        signs = np.random.default_rng().choice([-1, 1], size=self.s.size)
-        return signs[:, None] * super().matrix()
+    def weights(self):
+        return np.random.default_rng().choice([-1, 1], size=self.s.size) * super().weights()
 
 
 class Rounds(Good):
@@ -139,7 +138,9 @@ class Twin:
     def __init__(self, sketch, device, dtype):
         import torch
 
-        self.matrix = torch.from_numpy(sketch.matrix()).to(device, dtype)
+        matrix = np.zeros((len(sketch.h), sketch.m))
+        matrix[np.arange(len(sketch.h)), sketch.h] = sketch.weights()
+        self.matrix = torch.from_numpy(matrix).to(device, dtype)
 
     def apply(self, G):
         return G.flatten(1) @ self.matrix

@@ -148,10 +148,8 @@ class ClipsSingle(Good):
 class LosesFrom2000(Good):
     """Entries beyond the 2000th are lost."""
 
-    def matrix(self):
-        matrix = super().matrix()
-        matrix[2000:] = 0
-        return matrix
+    def weights(self):
+        return np.where(np.arange(len(self.s)) < 2000, super().weights(), 0)
 
 
 class FlipsFrom1024(Good):

@@ -10,6 +10,7 @@ import numpy as np
 
 from sdi import LinearSketch
 from sdi.sketch import bits
+from sdi.sketch.shipped.count_and_tensor import scatter
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +46,12 @@ class Good(LinearSketch):
     def tables(self) -> dict[str, np.ndarray]:
         return {"h": self.h, "s": self.s}
 
-    def matrix(self) -> np.ndarray:
-        return self.s[:, None] * np.equal.outer(self.h, np.arange(self.m))
+    def weights(self) -> np.ndarray:
+        return self.s
 
     def apply(self, x: np.ndarray) -> np.ndarray:
         x = self._check(x)
-        x = x.astype(np.int64) if x.dtype.kind in "iub" else x
-        return x.reshape(*x.shape[: x.ndim - len(self.of)], prod(self.of)) @ self.matrix().astype(x.dtype)
+        return scatter(x.reshape(*x.shape[: x.ndim - len(self.of)], prod(self.of)), self.h, self.weights(), self.m)
 
     def variance_factor(self) -> float:
         return 2 / self.m

@@ -41,25 +41,28 @@ class Identity(LinearSketch):
 
 
 class Rotation(Identity):
-    """A random rotation: keeps all products, up to rounding."""
+    """A random rotation, two reflections: keeps all products, up to rounding."""
 
-    def __init__(self, shape, Q):
+    def __init__(self, shape, mirrors):
         super().__init__(shape)
-        self.Q = Q
+        self.mirrors = mirrors
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
         d = prod(shape)
         if d > 1000:
             raise ValueError(f"shape must have at most 1000 entries, got {shape}")
-        return cls(shape, np.linalg.qr(normals(d * d, seed, name).astype(float).reshape(d, d))[0])
+        mirrors = normals(2 * d, seed, name).astype(float).reshape(2, d)
+        return cls(shape, mirrors / np.linalg.norm(mirrors, axis=1, keepdims=True))
 
     def tables(self):
-        return {"Q": self.Q}
+        return {"mirrors": self.mirrors}
 
     def apply(self, x):
         y = super().apply(x)
-        return y @ self.Q.T.astype(y.dtype if y.dtype.kind == "f" else float)
+        for u in self.mirrors.astype(y.dtype if y.dtype.kind == "f" else float):
+            y = y - 2 * (y @ u)[..., None] * u
+        return y
 
 
 class Doubles(Good):

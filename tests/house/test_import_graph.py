@@ -138,6 +138,7 @@ def core_names_a_room(arrows: Mapping[str, set[str]]) -> list[str]:
     return sorted(f"{name} -> {t}" for name, targets in inside.items() for t in targets if t.startswith(rooms))
 
 
+@pytest.mark.slow
 def test_no_modules_import_one_another_in_a_circle() -> None:
     assert find_cycle(graph()) == []
 

@@ -13,6 +13,7 @@ from sdi.testing import LoopedCase, looped_cases
 from sdi.testing.strategies import OPTIONS
 
 
+@pytest.mark.slow
 def test_the_cases_reach_every_option() -> None:
     seen: set[tuple[str, Any]] = set()
 

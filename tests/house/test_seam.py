@@ -77,6 +77,7 @@ def test_the_reference_and_the_proofs_do_not_import_torch(path):
     assert not [name for name in imported(path.read_text()) if name.split(".")[0] == "torch"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["inside", "outside"])
 def test_importing_sdi_costs_no_torch_and_no_backend(where, tmp_path):
     code = "import sdi, sys; print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'scipy', 'typer'}))"

@@ -34,6 +34,7 @@ Pair = namedtuple("Pair", "x y")
 X = torch.arange(6.0).reshape(3, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["fast", "exact"])
 def test_an_order_that_changes_between_checkpoints_changes_nothing(world: World, backend: str) -> None:
     wanted = world.attribute(backend=backend)
@@ -195,6 +196,7 @@ def test_a_query_side_that_is_refused_is_refused_before_anything_is_made(
     assert not world.store.exists()
 
 
+@pytest.mark.slow
 def test_a_batch_without_examples_adds_nothing(world: World) -> None:
     none = {key: value[:0] for key, value in TRAIN[0].items()}
     for backend in ("fast", "exact"):
@@ -290,6 +292,7 @@ class Repadded(Shuffled):
             yield batch | {"note": torch.zeros(n, self.times + n, dtype=torch.long)}
 
 
+@pytest.mark.slow
 def test_an_example_may_be_padded_otherwise_at_another_checkpoint(world: World) -> None:
     loader = Repadded(TRAIN)
     result = world.attribute(train=loader)
@@ -306,6 +309,7 @@ def test_an_id_that_names_another_example_at_another_checkpoint_is_not_stored(wo
     assert [list(store.rows(p.key, "train")) for p in points] == [ids, []]
 
 
+@pytest.mark.slow
 def test_only_the_missing_examples_of_a_batch_are_made(world: World) -> None:
     half = [{k: v[:1] for k, v in TRAIN[0].items()}]
     world.attribute(store=world.store, train=half)

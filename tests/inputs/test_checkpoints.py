@@ -39,6 +39,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_found(tmp_path: Path) -> None
     assert [c.path for c in find_checkpoints(path)] == [path]
 
 
+@pytest.mark.slow
 def test_torch_files_and_safetensors_give_the_same_scores(world: World) -> None:
     wanted = world.attribute()
     for path, point in zip(world.paths, world.points, strict=True):

@@ -166,6 +166,7 @@ def test_a_broken_sidecar_is_named(tmp_path: Path) -> None:
         find_checkpoints(path)
 
 
+@pytest.mark.slow
 def test_an_eta_of_zero_is_reported_and_adds_nothing(world: World) -> None:
     result = world.attribute(eta=[0.5, 0.0])
     assert result.notes == ["checkpoint step-10.safetensors has eta 0 and adds nothing"]
@@ -175,6 +176,7 @@ def test_an_eta_of_zero_is_reported_and_adds_nothing(world: World) -> None:
     assert world.attribute().notes == ["checkpoint step-10.safetensors has eta 0 for core.0.attn, which add nothing"]
 
 
+@pytest.mark.slow
 def test_etas_per_parameter_weigh_each_parameters_part(world: World) -> None:
     rates = {"core": 0.5, "core.0.mlp": 2.0}
     for path, point in zip(world.paths, world.points, strict=True):

@@ -49,6 +49,7 @@ def other_tau(world: World) -> None:
     world.model = model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "line"),
     [
@@ -75,6 +76,7 @@ def test_another_config_is_refused_with_the_difference_shown(filled: World, chan
     assert files(filled.store) == before
 
 
+@pytest.mark.slow
 def test_a_loop_of_modules_is_the_loop_of_their_names(filled: World) -> None:
     model = filled.model
     with featurized() as calls:
@@ -155,6 +157,7 @@ def test_what_stands_in_a_models_attributes_is_part_of_it(one: Any, other: Any) 
     json.dumps(first)
 
 
+@pytest.mark.slow
 def test_a_changed_config_is_named_by_its_key(filled: World) -> None:
     filled.model.setting = {"loops": {"tau": 4}}
     filled.attribute(store=filled.folder / "other")

@@ -54,6 +54,7 @@ def test_what_a_wrapper_puts_before_every_name_does_not_matter(prefix: str, wher
     assert match_names(weights, shapes).keys() == shapes.keys()
 
 
+@pytest.mark.slow
 def test_a_wrapped_checkpoint_gives_the_same_scores(world: World) -> None:
     wanted = world.attribute()
     for path, point in zip(world.paths, world.points, strict=True):
@@ -71,6 +72,7 @@ def test_of_tied_weights_the_checkpoint_may_hold_one_only() -> None:
         with_weights(model, {n: w for n, w in state.items() if n != "1.bias"})
 
 
+@pytest.mark.slow
 def test_only_the_checkpoint_counts_not_the_weights_the_model_came_with(world: World) -> None:
     wanted = world.attribute()
     world.model = make_model(77)

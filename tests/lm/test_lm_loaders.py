@@ -91,6 +91,7 @@ def test_what_is_no_data_is_refused() -> None:
             list(lm.token_batches(data))
 
 
+@pytest.mark.slow
 def test_each_token_is_a_query_and_they_sum_to_their_example(tmp_path: Path) -> None:
     model = LoopedLM()
     lm.save_checkpoint(tmp_path / "step-1.safetensors", model, 0.5)

@@ -27,6 +27,7 @@ def flat(arrays: dict[str, np.ndarray], names: list[str], lead: int) -> np.ndarr
     return np.concatenate([arrays[name].reshape(*arrays[name].shape[:lead], -1) for name in names], axis=-1)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases())
 def test_dense_features_are_the_step_gradients_side_by_side(case: LoopedCase) -> None:
@@ -44,6 +45,7 @@ def test_dense_features_are_the_step_gradients_side_by_side(case: LoopedCase) ->
         np.testing.assert_array_equal(features.phi[..., features.block(name)], flat({name: grad}, [name], 2))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases())
 def test_steps_and_outside_are_the_whole_gradient_of_the_whole_model(case: LoopedCase) -> None:

@@ -17,6 +17,7 @@ from sdi.testing import LoopedCase, looped_cases, make_batch, make_model
 SETTINGS = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases())
 def test_steps_sum_to_the_gradient(case: LoopedCase) -> None:
@@ -25,6 +26,7 @@ def test_steps_sum_to_the_gradient(case: LoopedCase) -> None:
         assert_close(phi.sum(axis=1), g[name], name)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases())
 def test_steps_after_the_read_out_are_exactly_zero_and_the_read_out_step_is_not(case: LoopedCase) -> None:
@@ -83,6 +85,7 @@ def test_a_ragged_batch_equals_its_examples_one_by_one(case: LoopedCase) -> None
         np.testing.assert_allclose(losses[i], loss_of(case.model, case.example(i))[0], rtol=1e-13)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(looped_cases())
 def test_reading_out_early_equals_taking_fewer_steps(case: LoopedCase) -> None:

@@ -15,6 +15,7 @@ import sdi
 from sdi.result.as_xarray import as_xarray
 
 
+@pytest.mark.slow
 def test_slices_of_steps_are_by_label_with_both_ends() -> None:
     result = make_result()
     part = result.sdi.sel(step=slice(2, 3))
@@ -52,6 +53,7 @@ def test_texts_keep_zero_characters_at_their_end() -> None:
     assert a.train.values.tolist() == ["a", "a\0"]
 
 
+@pytest.mark.slow
 def test_neither_the_library_nor_a_ranking_imports_xarray(tmp_path: Path) -> None:
     make_result().save(tmp_path / "r.safetensors")
     code = (

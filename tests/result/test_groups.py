@@ -28,6 +28,7 @@ def scored(world: World, groups: Any = GROUPS, **changes: Any) -> tuple[sdi.Grou
     return sdi.group_scores(Store(world.store), points, groups, stderr=changes.get("stderr", "auto")), result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes", [{}, {"m": None}, {"dtype": "float16"}, {"mode": "matrix"}], ids=["sketched", "whole", "half", "matrix"]
 )
@@ -49,6 +50,7 @@ def test_a_groups_score_is_the_sum_of_its_members(
         assert not found.stderr.values.any()
 
 
+@pytest.mark.slow
 def test_a_group_of_one_has_the_error_bar_of_its_member(world: World) -> None:
     for changes in ({}, {"stderr": "bound"}, {"dtype": "float16", "store": world.folder / "half"}):
         store = changes.pop("store", world.store)
@@ -80,6 +82,7 @@ def test_the_error_bar_is_that_of_one_product_not_a_sum_of_bars(world: World) ->
     assert (found.stderr.values < 0.95 * added).any()
 
 
+@pytest.mark.slow
 def test_groups_are_ranked_by_sum_size_and_energy(world: World) -> None:
     found, _ = scored(world)
     by_hand = {
@@ -109,6 +112,7 @@ def test_who_has_no_group_is_left_out_or_named(world: World) -> None:
         scored(world, lambda i: None)
 
 
+@pytest.mark.slow
 def test_the_command_ranks_groups_of_a_file(world: World) -> None:
     found, result = scored(world, loss=token_cross_entropy)
     files = [world.folder / "groups.json", world.folder / "groups.csv", world.folder / "bare.csv"]

@@ -28,6 +28,7 @@ def rows_of(array: Any) -> np.ndarray:
     return np.asarray(array.sel(query="q-1", train=list(SOME)).values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -54,6 +55,7 @@ def test_the_parts_of_an_example_sum_to_its_influence(world: World, changes: dic
         assert parts.tracin.sel(parameter="norm_out.weight").values.all()
 
 
+@pytest.mark.slow
 def test_a_part_is_the_influence_through_that_parameter_alone(world: World) -> None:
     parts, _ = find_parts(world, m=None)
     for name in ("core.0.attn.o.weight", "core.0.norm1.bias"):
@@ -72,6 +74,7 @@ def test_variances_of_the_parts_add_up_within_a_checkpoint(world: World, dtype: 
     assert (kept.max() == 0) == (dtype == "float64")
 
 
+@pytest.mark.slow
 def test_estimated_parts_are_each_widened_for_themselves(world: World) -> None:
     """A part's score is as uncertain as its own norms; the sum's error averages over parameters, and is less."""
     world.paths[1].unlink()

@@ -277,6 +277,7 @@ def test_the_best_of_blocks_are_the_best_of_all_with_ties_in_order() -> None:
             assert found == [i for i in order if keys[i, j] > -np.inf]
 
 
+@pytest.mark.slow
 def test_what_the_stream_cannot_do_is_refused(world: World) -> None:
     world.attribute(store=world.store)
     store, points = Store(world.store), find_checkpoints(world.folder / "ckpt/*.safetensors")

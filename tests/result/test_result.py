@@ -109,6 +109,7 @@ def test_matplotlib_is_named_if_it_is_not_installed(tmp_path: Path, monkeypatch:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["query", "train"])
 @pytest.mark.parametrize("name", ["p.png", "p.svg", "p"])
 def test_a_plot_is_a_picture(tmp_path: Path, mode: str, name: str) -> None:
@@ -118,6 +119,7 @@ def test_a_plot_is_a_picture(tmp_path: Path, mode: str, name: str) -> None:
     assert [p.name for p in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.slow
 def test_a_plot_leaves_the_users_matplotlib_alone(tmp_path: Path) -> None:
     import matplotlib
     from matplotlib import pyplot

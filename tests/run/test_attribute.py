@@ -59,6 +59,7 @@ def test_without_a_sketch_it_is_the_definition_and_the_exact_backend(world: Worl
         assert_close(total.tracin.values, np.sum(wanted, axis=(0, -1)))
 
 
+@pytest.mark.slow
 def test_sketched_scores_are_those_of_the_sketched_gradients(world: World) -> None:
     result = world.attribute(seed=5)
     assert result.sdi.values.dtype == np.float64

@@ -63,6 +63,7 @@ def test_wrong_words_are_refused(world: World, options: dict[str, Any], words: s
     assert not Path("x").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["m", "seed", "repeats", "shard", "budget"])
 def test_whole_numbers_may_be_numpys_and_must_be_whole(world: World, name: str) -> None:
     value = {"m": 16, "seed": 3, "repeats": 2, "shard": 2, "budget": 1 << 30}[name]
@@ -93,6 +94,7 @@ def test_a_model_must_be_a_module(world: World) -> None:
         sdi.attribute(None, **world.options())
 
 
+@pytest.mark.slow
 def test_widths_of_each_parameter_may_be_numpys(world: World) -> None:
     shapes = sdi.fast.body_shapes(world.model, world.loop)
     wanted = world.attribute(m=dict.fromkeys(shapes, 16))
@@ -101,6 +103,7 @@ def test_widths_of_each_parameter_may_be_numpys(world: World) -> None:
         world.attribute(m=dict.fromkeys(shapes, 1.5))
 
 
+@pytest.mark.slow
 def test_the_exact_backend_tells_of_progress_and_keeps_to_the_budget(world: World) -> None:
     seen: list[Any] = []
     with counting(sdi.fast, "exact_scores") as calls, pytest.MonkeyPatch.context() as patch:
@@ -153,6 +156,7 @@ def test_an_error_of_ours_says_at_which_checkpoint_and_of_which_side(world: Worl
         world.attribute(loss=wrong)
 
 
+@pytest.mark.slow
 def test_the_audit_runs_unless_it_is_off(world: World) -> None:
     def mixed(model: Any, batch: Any) -> Any:
         losses = token_cross_entropy(model, batch)

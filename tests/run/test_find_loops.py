@@ -234,6 +234,7 @@ def test_the_model_leaves_as_it_came() -> None:
         sdi.find_loops(3, loss, {})
 
 
+@pytest.mark.slow
 def test_the_command_says_the_same_and_the_lines_for_a_config(project: Any) -> None:
     for source in ("run.toml", "task.py"):
         said = call_json("loops", project / source)

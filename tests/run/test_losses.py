@@ -36,6 +36,7 @@ def test_losses_are_read_back_from_the_store(world: World) -> None:
     assert store.read(first.labels["checkpoint"][0], "train", ["t-1", "t-0"]).losses.shape == (2,)
 
 
+@pytest.mark.slow
 def test_rows_are_in_one_order_whatever_the_shuffle(world: World) -> None:
     backwards = [{k: v.flip(0) if k != "id" else v[::-1] for k, v in b.items()} for b in reversed(TRAIN)]
     wanted = world.attribute()
@@ -62,6 +63,7 @@ def test_natural_order_counts_numbers_by_their_size() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_bar_is_drawn_on_a_terminal_and_what_is_no_function_is_refused(world: World, capsys, monkeypatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes stderr for a terminal
     world.attribute(progress=True)

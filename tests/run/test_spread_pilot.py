@@ -60,6 +60,7 @@ def test_the_store_keeps_the_widths(world: World) -> None:
     assert dict(Store(world.store).sketch.recipe["m"]) == widths_of(world)
 
 
+@pytest.mark.slow
 def test_repeats_share_the_widths(world: World) -> None:
     with counting(sdi.run.spread_pilot, "pilot_widths") as pilots:
         world.attribute(spread=True, store=world.store, repeats=2)
@@ -112,6 +113,7 @@ def test_by_default_the_bytes_of_one_m_are_spread(world: World) -> None:
     assert world.attribute(spread=False).info["settings"]["spread"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -134,6 +136,7 @@ def test_by_default_an_iterator_is_read_once_and_not_spread(world: World) -> Non
     assert_same_result(found, world.attribute(spread=False, checkpoints=one))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_by_default_a_store_stays_as_it_was_begun(world: World, before: bool, repeats: int) -> None:

@@ -178,6 +178,7 @@ def test_a_users_sketch_has_the_bound_that_it_claims_from_a_store_as_well(world:
     np.testing.assert_array_equal(estimate_of(own, Pairs.of(a, b)), np.full((2, 3), own.variance_factor() * 16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["query", "train", "matrix", "tracin"])
 def test_a_run_says_how_its_error_bars_were_made_and_takes_them_from_the_setting(world: World, mode: str) -> None:
     auto, bound, estimated = (world.attribute(mode=mode, stderr=bars) for bars in ("auto", "bound", "estimated"))
@@ -189,6 +190,7 @@ def test_a_run_says_how_its_error_bars_were_made_and_takes_them_from_the_setting
     np.testing.assert_array_equal(auto.sdi.values, bound.sdi.values)
 
 
+@pytest.mark.slow
 def test_the_ranking_and_the_parts_of_a_store_take_the_same_bars_as_its_result(world: World) -> None:
     world.attribute(store=world.store)
     points, store = find_checkpoints(world.folder / "ckpt/*.safetensors"), Store(world.store)
@@ -201,6 +203,7 @@ def test_the_ranking_and_the_parts_of_a_store_take_the_same_bars_as_its_result(w
     assert (parts["auto"] != parts["bound"]).any()
 
 
+@pytest.mark.slow
 def test_a_store_that_was_begun_before_there_was_a_choice_keeps_the_bound(world: World) -> None:
     bound = world.attribute(store=world.store, stderr="bound")
     manifest = world.store / "manifest.json"

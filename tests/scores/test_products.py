@@ -52,6 +52,7 @@ def close(got, wanted, train: Features, query: Features, verb) -> None:
     assert (np.abs(got - wanted) <= terms * EPS * scale).all()
 
 
+@pytest.mark.slow
 @exact
 @given(pairs())
 def test_every_score_is_its_definition(pair):

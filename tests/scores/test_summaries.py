@@ -34,6 +34,7 @@ def test_late_mass_is_a_share(e, data):
     assert 0 <= late_mass(e, first) <= 1
 
 
+@pytest.mark.slow
 @exact
 @given(st.lists(st.integers(0, 10), min_size=1, max_size=12).filter(any), st.data())
 def test_late_mass_is_the_sum_from_a_step_on_over_the_whole(e, data):
@@ -42,6 +43,7 @@ def test_late_mass_is_the_sum_from_a_step_on_over_the_whole(e, data):
     assert late_mass(np.array(e)) == late_mass(np.array(e), len(e) // 2 + 1)
 
 
+@pytest.mark.slow
 @exact
 @given(masses)
 def test_the_centre_lies_within_the_steps(e):
@@ -104,6 +106,7 @@ def test_a_trajectory_of_the_smallest_numbers_has_a_timing():
     assert horizon(e, 0.5) == 3
 
 
+@pytest.mark.slow
 @exact
 @given(signed)
 def test_cancellation_is_a_share_and_nothing_cancels_among_equal_signs(x):
@@ -145,6 +148,7 @@ def test_energy_sums_absolute_influence_over_training_examples():
     assert energy(scores).tolist() == [[2, 7], [4, 3]]
 
 
+@pytest.mark.slow
 @exact
 @given(st.lists(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3), min_size=1, max_size=6), st.data())
 def test_the_shares_of_a_group_and_of_the_others_make_one(tracin, data):
@@ -245,3 +249,8 @@ def test_summaries_are_taken_in_double_precision():
     assert late_mass(thirds, 2).dtype == np.float64
     assert late_mass(thirds, 2) == 2 / 3
     assert energy(np.ones((2, 1, 1), dtype=np.int8) * 100).tolist() == [[200.0]]
+
+
+def test_sums_are_taken_in_double_precision_whatever_is_given():
+    assert cross_mass(np.full((1, 2), 60_000, dtype=np.float16)).tolist() == [120_000]  # over half precision's largest
+    assert cross_mass(np.full((1, 2), 2**63 - 1)).tolist() == [2.0**64]  # and over that of whole numbers

@@ -111,6 +111,7 @@ def test_coincidence_counts_the_solutions(m):
     assert bounds.coincidence(m) == len(solutions)
 
 
+@pytest.mark.slow
 @exact
 @given(st.sampled_from([(), (1,), (3,), (2, 3)]), st.sampled_from([(), (3,), (2, 1)]), st.integers(1, 5))
 def test_variances_broadcast_over_leading_axes(lead_x, lead_y, m):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sdi.errors import SketchMismatch
 from sdi.sketch.as_json import sketch_from_json
 from sdi.sketch.protocol import check_m
-from sdi.sketch.shipped.count_and_tensor import CountSketch, Keep, TensorSketch
+from sdi.sketch.shipped.count_and_tensor import LONG, CountSketch, Keep, TensorSketch, scatter
 from sdi.testing import seeds
 from sdi.testing import sketches as drawn
 
@@ -137,6 +137,19 @@ def test_narrow_integers_do_not_wrap_around():
 def test_values_without_a_sign_do_not_wrap_around(dtype):
     sketch = CountSketch(h=np.array([0, 0, 1]), s=np.array([-1, -1, 1]), m=2)
     assert sketch.apply(np.ones(3, dtype=dtype)).tolist() == [-2, 1]
+
+
+@pytest.mark.parametrize("d", [LONG, LONG + 1])
+@pytest.mark.parametrize("lead", [(), (0,), (3,), (2, 3)])
+def test_buckets_are_summed_entry_by_entry_however_long_and_many_the_arrays_are(d, lead):
+    rng = np.random.default_rng(d)
+    x, h, s = rng.standard_normal((*lead, d)), rng.integers(7, size=d), rng.choice([-1, 1], size=d)
+    wanted = np.zeros((*lead, 7))
+    for i in range(d):
+        wanted[..., h[i]] += s[i] * x[..., i]
+    found = scatter(x, h, s, 7)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, wanted, strict=True)
 
 
 def test_a_batch_without_examples_gives_a_sketch_without_rows():

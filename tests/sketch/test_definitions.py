@@ -12,6 +12,7 @@ from sketch_cases import EXACT, NAMES
 from sdi import Sketch, SketchMap, load_sketch
 from sdi.sketch.bounds import worst_case
 from sdi.sketch.hashing import distinct, distinct_columns, normals, sign_bits
+from sdi.sketch.shipped.hadamard import hadamard
 from sdi.sketch.shipped.kronecker import best_sides
 
 
@@ -129,3 +130,9 @@ def test_normals_are_normal_and_on_their_grid() -> None:
         assert abs(values.mean() - mean) < 5 * values.std() / sqrt(len(x))
     assert np.array_equal(x * 2**20, np.rint(x * 2**20))
     assert np.array_equal(normals(5, 3, "w"), x[:5])
+
+
+def test_the_sign_of_hadamards_matrix_counts_every_bit_that_two_numbers_share() -> None:
+    bit = np.array([1 << k for k in range(63)])
+    assert (hadamard(bit, bit) == 1 - 2 * np.eye(63, dtype=int)).all()
+    assert hadamard(bit[30:34].sum(keepdims=True), bit[31:34].sum(keepdims=True)).tolist() == [[-1]]

@@ -50,6 +50,7 @@ def elements(k: int) -> np.ndarray:
     return np.arange(1 << k, dtype=np.uint64)
 
 
+@pytest.mark.slow
 @exact
 @given(st.lists(word, min_size=1, max_size=4), st.integers(0, 40), st.integers(0, 40))
 def test_bits_are_a_pure_function_of_the_words_and_prefix_stable(words, count, more):

@@ -33,6 +33,7 @@ def test_both_backends_agree_on_vectors_matrices_and_embeddings(spec: Any) -> No
     assert_same_features(*both(sketch, steps=False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spec", "twin"), [("hadamard", TorchHadamard), ("mask", TorchMask)])
 @pytest.mark.parametrize("forms", [True, False])
 def test_forming_the_gradient_or_not_gives_the_same(

@@ -25,6 +25,7 @@ def features(n=2, steps=3, tau=None, **changes) -> Features:
     return Features(**given_)
 
 
+@pytest.mark.slow
 @exact
 @given(st.integers(0, 4), st.integers(1, 4), st.booleans(), st.data())
 def test_g_is_the_sum_of_the_steps_and_of_what_enters_outside(n, steps, has_outside, data):

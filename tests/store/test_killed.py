@@ -147,6 +147,7 @@ def test_killed_between_batches_it_goes_on_where_it_was(world: World, whole: Any
         assert resumes(world, whole, sabotage)
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_half_written_is_cleared_away(world: World, whole: Any) -> None:
     """Also where the next run would not write over it."""
     world.attribute(store=world.store, shard=SHARD)
@@ -158,6 +159,7 @@ def test_what_a_killed_run_left_half_written_is_cleared_away(world: World, whole
     assert files(world.store) == whole[1]
 
 
+@pytest.mark.slow
 def test_the_killer_kills_and_a_run_that_is_left_alone_ends(world: World) -> None:
     assert run_and_die(world, die) == (True, 0)
     killed, made = run_and_die(world, lambda: None)

@@ -86,6 +86,7 @@ def test_a_linked_folder_in_a_store_is_neither_cleaned_nor_written_to(filled: Wo
     assert files(filled.folder) == before
 
 
+@pytest.mark.slow
 def test_a_store_may_be_a_link_itself(filled: World) -> None:
     filled.store.rename(filled.folder / "large disk")
     filled.store.symlink_to(filled.folder / "large disk")
@@ -115,6 +116,7 @@ def hold_and_fork(lock: Path, then: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_a_worker_that_outlives_a_killed_run_does_not_hold_its_lock(tmp_path: Path) -> None:
     with hold_and_fork(tmp_path / "lock", "stay") as run:
         assert run.stdout is not None

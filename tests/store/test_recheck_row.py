@@ -62,6 +62,7 @@ def test_a_row_of_each_side_is_made_again_and_must_be_what_is_stored(world: Worl
         assert (world.store / name).read_bytes() == content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_stores_of_odd_models_are_reused_too(world: World, name: str) -> None:

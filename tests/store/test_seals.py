@@ -76,6 +76,7 @@ def test_a_bit_flipped_anywhere_in_a_run_toml_is_noticed_or_says_the_same(projec
             continue
 
 
+@pytest.mark.slow
 def test_an_edited_run_toml_says_how_to_use_it(project: Path) -> None:
     call("run", project / "run.toml")
     path = project / "runs/first/run.toml"
@@ -96,6 +97,7 @@ def copy_shard(source: Path, target: Path) -> None:
         shutil.copyfile(source.with_suffix(end), target.with_suffix(end))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [{"seed": 1}, {"dtype": "float32"}, {"m": 16}])
 def test_a_shard_of_another_store_is_refused(filled: World, other: dict[str, Any]) -> None:
     filled.attribute(store=filled.folder / "other", shard=3, **other)
@@ -119,6 +121,7 @@ def test_a_shard_of_another_place_is_refused(filled: World, part: str) -> None:
         filled.attribute(store=filled.store)
 
 
+@pytest.mark.slow
 def test_a_store_that_was_moved_is_the_same_store(filled: World) -> None:
     shutil.move(filled.store, filled.folder / "elsewhere")
     before = files(filled.folder / "elsewhere")
@@ -126,6 +129,7 @@ def test_a_store_that_was_moved_is_the_same_store(filled: World) -> None:
     assert files(filled.folder / "elsewhere") == before
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_kind_leave_the_same_bytes(filled: World) -> None:
     filled.attribute(store=filled.folder / "again", shard=3)
     assert files(filled.folder / "again") == files(filled.store)

@@ -61,6 +61,7 @@ def test_the_layout_is_what_the_text_says(filled: World) -> None:
     assert sidecar["tau"] == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_a_full_store_is_read_and_nothing_else(filled: World) -> None:
     before = files(filled.store)
     with featurized() as calls:
@@ -101,6 +102,7 @@ def test_a_new_checkpoint_is_the_only_one_to_be_made(filled: World) -> None:
     assert_same_result(result, filled.attribute())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["truncated", "flipped", "missing", "relabelled"])
 @pytest.mark.parametrize("which", [0, 2])
 def test_a_damaged_shard_is_named_and_can_be_made_again(filled: World, harm: str, which: int) -> None:
@@ -209,6 +211,7 @@ def test_a_refused_call_leaves_nothing_behind(world: World, refused: dict[str, A
     assert (list(place.iterdir()) == []) if there else not (world.folder / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_store_in_use_is_refused_with_the_process_that_uses_it(filled: World) -> None:
     before = files(filled.store)
     code = (

@@ -50,6 +50,7 @@ def test_float16_keeps_three_digits_of_every_step_however_small(tmp_path: Path) 
     np.testing.assert_array_equal(decoded(old, "values", slice(0, 2))[:, 0, 0], [2.0, 8.0])  # of an earlier version
 
 
+@pytest.mark.slow
 def test_float16_halves_the_store(world: World) -> None:
     sizes = []
     for dtype in ("float32", "float16"):

@@ -26,11 +26,18 @@ from sdi.sketch.protocol import Draws, LinearSketch, Shape, check_m, check_shape
 from sdi.sketch.variance_factor import coincidence_factor, count_sketch_factor, tensor_sketch_factor
 
 Array = np.ndarray
+LONG = 1 << 11  # entries of an array from which on it is summed by itself, and not all arrays at once
 
 
 def scatter(x: Array, buckets: Int[Array, "d"], signs: Int8[Array, "d"], m: int) -> Array:
     """y[..., h(i)] += s(i) x[..., i], in the dtype of x: floats or Fractions; integers are summed in 64 bits."""
     signed = (x.astype(np.int64) if x.dtype.kind in "iub" else x) * signs
+    if signed.dtype == np.float64 and signed.size:  # the same sums in the same order as below, several times faster
+        rows = signed.reshape(-1, len(buckets))
+        if len(buckets) > LONG:
+            return np.array([np.bincount(buckets, row, m) for row in rows]).reshape(*x.shape[:-1], m)
+        places = buckets + m * np.arange(len(rows))[:, None]
+        return np.bincount(places.ravel(), rows.ravel(), m * len(rows)).reshape(*x.shape[:-1], m)
     y = np.zeros((*x.shape[:-1], m), dtype=signed.dtype)  # that of x, unless x has no signs
     np.add.at(y, (..., buckets), signed)  # type: ignore[arg-type]
     return y
@@ -60,7 +67,7 @@ class CountSketch(LinearSketch):
             raise ValueError(
                 f"h must hold integers from 0 to m - 1 = {self.m - 1}, got {h.dtype} in [{h.min()}, {h.max()}]"
             )
-        if not np.isin(s, (-1, 1)).all():
+        if not ((s == 1) | (s == -1)).all():
             raise ValueError(f"s must hold only -1 and +1, got {np.unique(s)[:5]}")
         for name, table, dtype in (("h", h, np.int64), ("s", s, np.int8)):
             table = table.astype(dtype)

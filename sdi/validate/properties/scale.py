@@ -8,6 +8,7 @@ with probability at least 1 / (1 + f) (Cauchy-Schwarz), for x = e_i as for x = e
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil, log, prod
 
 import numpy as np
@@ -105,14 +106,20 @@ def _norms(subject: Subject, shape: Shape, n: int) -> Float[Array, "n"]:
 
 
 def _lost(subject: Subject, shape: Shape, m: int, at: list[int], draws: int) -> tuple[str | None, str]:
-    """A column that is zero, or equal to another or its negative, in every draw; and the x that shows it."""
-    units = np.zeros((len(at), prod(shape)))
-    units[np.arange(len(at)), at] = 1.0
-    units = units.reshape(len(at), *shape)
-    columns = [np.asarray(subject.draw(JUDGE + k, shape, m).apply(units), dtype=np.float64) for k in range(draws)]
+    """A column that is zero, or equal to another or its negative, in every draw; and the x that shows it.
+
+    A column that the first draws show to be none of these is not asked for again.
+    """
+    columns = {entry: np.empty(0) for entry in at}
+    for k in range(draws):
+        units = np.zeros((len(columns), prod(shape)))
+        units[np.arange(len(columns)), list(columns)] = 1.0
+        y = np.asarray(subject.draw(JUDGE + k, shape, m).apply(units.reshape(-1, *shape)), dtype=np.float64)
+        columns = _doubtful({entry: np.append(columns[entry], row) for entry, row in zip(columns, y, strict=True)})
+        if not columns:
+            return None, ""
     known: dict[bytes, tuple[int, int]] = {}
-    for k, entry in enumerate(at):
-        column = np.concatenate([y[k] for y in columns])
+    for entry, column in columns.items():
         place = tuple(int(i) for i in np.unravel_index(entry, shape))
         if not column.any():
             return f"S x = 0 in all of {draws} draws", f"1 at {place}, 0 elsewhere"
@@ -122,6 +129,13 @@ def _lost(subject: Subject, shape: Shape, m: int, at: list[int], draws: int) -> 
             other = tuple(int(i) for i in np.unravel_index(twin, shape))
             return f"S x = 0 in all of {draws} draws", f"{sign} at {other}, -1 at {place}, 0 elsewhere"
     return None, ""
+
+
+def _doubtful(columns: dict[int, Array]) -> dict[int, Array]:
+    """Those that are zero so far, or equal to another or its negative."""
+    either = {entry: frozenset(((y + 0.0).tobytes(), (0.0 - y).tobytes())) for entry, y in columns.items()}
+    count = Counter(either.values())
+    return {entry: y for entry, y in columns.items() if count[either[entry]] > 1 or not y.any()}
 
 
 def shapes_of_every_form(subject: Subject) -> list[Shape]:

@@ -1,0 +1,51 @@
+"""What a module sets on itself when it is run again is put back: it ran for us, and its tensors may be vmap's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+CONTAINERS = (list, set, deque, dict)
+
+
+@contextmanager
+def attributes_put_back(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """For the duration of a second run: plain attributes, and what stands in lists, sets, dicts and deques there."""
+    before = [(vars(m), dict(vars(m))) for m in modules]
+    contents = [(x, _parts(x)) for _, held in before for name, x in held.items() if _is_users(name, x)]
+    try:
+        yield
+    finally:
+        for now, held in before:
+            if not _same(list(now.values()), list(held.values())):
+                now.clear()
+                now.update(held)
+        for x, parts in contents:
+            if not _same(_parts(x), parts):
+                _refill(x, parts)
+
+
+def _is_users(name: str, x: Any) -> bool:
+    return isinstance(x, CONTAINERS) and not name.startswith("_")  # those are PyTorch's own
+
+
+def _parts(x: Any) -> list[Any]:
+    return [*x, *x.values()] if isinstance(x, dict) else list(x)
+
+
+def _same(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+
+
+def _refill(x: Any, parts: list[Any]) -> None:
+    x.clear()
+    if isinstance(x, dict):
+        x.update(zip(parts[: len(parts) // 2], parts[len(parts) // 2 :], strict=True))
+    elif isinstance(x, set):
+        x.update(parts)
+    else:
+        x.extend(parts)
