@@ -26,6 +26,7 @@ test-models: .venv-models/.ready
 	touch $@
 
 # The pages of docs/, the reference and the results as a site, in site/; a dead link stops it.
+# Search works where it is served: python -m http.server -d site
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/python -m mkdocs build --quiet
