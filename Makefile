@@ -8,7 +8,7 @@ ROOMS := sdi reference fast proofs_checks bench experiments
 # Where this is set, every process compiles torch and all of our own files again: tests start dozens of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-models quick oldest lint types bench cpu-check mutants wheel clean
+.PHONY: demo docs browser test test-models quick oldest lint types bench cpu-check mutants wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
@@ -24,6 +24,18 @@ test-models: .venv-models/.ready
 	test -x .venv-models/bin/python || $(PYTHON) -m venv .venv-models
 	.venv-models/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,models]'
 	touch $@
+
+# The pages of docs/, the reference and the results as a site, in site/; a dead link stops it.
+# Search works where it is served: python -m http.server -d site
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m mkdocs build --quiet
+
+# The browser that reports are tested in: the system's own, installed where it is missing; else playwright's.
+browser: $(READY)
+	command -v chromium || command -v chromium-browser || command -v google-chrome \
+	  || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium > /dev/null; } \
+	  || $(BIN)/python -m playwright install --with-deps chromium
 
 # The loop while working: everything but the tests marked slow. It lists those that should be marked, too.
 quick: lint types
@@ -73,4 +85,4 @@ $(READY): pyproject.toml setup.py constraints.txt fast/sketching/tensor_sketch.c
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-models build dist *.egg-info
+	rm -rf $(VENV) .venv-oldest .venv-models build dist site *.egg-info

@@ -13,6 +13,7 @@ from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.inputs.settings import Settings
 from sdi.loop import Loop
+from sdi.report.write import write_report
 from sdi.result.groups import Groups, group_scores
 from sdi.result.parts import Parts, parts
 from sdi.result.result import Result, load
@@ -90,6 +91,7 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "spread",
     "stream_top",
     "through_training",
+    "write_report",
 ]
 
 

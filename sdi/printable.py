@@ -1,7 +1,13 @@
-"""printable: text from a user's data with control characters escaped, safe to print in a terminal, table or plot."""
+"""printable: text from a user's data with control characters escaped, safe to print in a terminal, table or plot.
+
+`html_table` is the same for a notebook.
+"""
 
 from __future__ import annotations
 
+import html
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -26,3 +32,30 @@ def printable_lines(text: Any) -> str:
     """
     first, *more = (printable(line) for line in str(text).split("\n"))
     return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in more)])
+
+
+def html_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table for a notebook, whose every text is escaped. caption: a line above it. head: names of the columns.
+
+    >>> html_table("<b>", ["a"], [["<i>"]])
+    '<p>&lt;b&gt;</p><table><thead><tr><th>a</th></tr></thead><tbody><tr><td>&lt;i&gt;</td></tr></tbody></table>'
+    """
+    top = "".join(f"<th>{html.escape(printable(name))}</th>" for name in head)
+    lines = ("".join(f"<td>{html.escape(printable(cell))}</td>" for cell in row) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    title = f"<p>{html.escape(printable(caption))}</p>"
+    return f"{title}<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+RISING = "▁▂▃▄▅▆▇█"
+
+
+def spark_signs(values: Iterable[float]) -> list[tuple[str, float]]:
+    """A trajectory as one character per step with its value: its height is |value|; a dot is exactly zero.
+
+    >>> "".join(sign for sign, _ in spark_signs([1.0, -0.5, 0.0]))
+    '█▄·'
+    """
+    found = list(values)
+    most = max((abs(v) for v in found), default=0.0) or 1.0
+    return [("·" if v == 0 else RISING[max(0, math.ceil(8 * abs(v) / most) - 1)], v) for v in found]

@@ -3,6 +3,7 @@
 python looped_lm.py            # trains (under a minute), then asks
 sdi run config.toml            # the same question's scores from the command line
 sdi top runs/question --query 'question[30]' --by-group runs/documents.csv
+sdi report config.toml --by-group runs/documents.csv
 
 Copy this file and change it: the texts, the model, the training loop and the question are all here. Of `sdi` it uses
 only what is public.
@@ -67,7 +68,7 @@ def tokens(text: str) -> list[int]:
     return [LETTERS.index(letter) for letter in text if letter in LETTERS]
 
 
-# What `sdi run config.toml` asks for: model(), loss(model, batch), train(), query().
+# What `sdi run config.toml` asks for: model(), loss(model, batch), train(), query(); `sdi report`, show(example).
 
 loss = lm.causal_loss
 
@@ -84,6 +85,11 @@ def train() -> Any:
 def query() -> Any:
     """One query for each letter of the question."""
     return lm.per_token(lm.token_batches([{"id": "question", "input_ids": tokens(QUESTION)}]))
+
+
+def show(example: dict[str, Any]) -> list[str]:
+    """An example in a report: its letters, each a token."""
+    return [LETTERS[k] for k, real in zip(example["input_ids"], example["attention_mask"], strict=True) if real]
 
 
 def fit(steps: int, keep: int = 4) -> LoopedLM:

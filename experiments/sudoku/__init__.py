@@ -1,5 +1,6 @@
 """The Sudoku experiment: loop compute, memorisation, and when influence acts."""
 
+from .batches import make_loader, show
 from .boards import Boards, generate, load_satnet, rounds
 from .experiment import run_experiment
 from .findings.analysis import analyse
@@ -18,8 +19,10 @@ __all__ = [
     "generate",
     "load_satnet",
     "look",
+    "make_loader",
     "pretrained",
     "rounds",
     "run_experiment",
+    "show",
     "train",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,17 @@ def make_loader(boards: Boards, batch: int = 32) -> Loader:
     mask = (tokens == 0).float()
     parts = [slice(i, i + batch) for i in range(0, len(names), batch)]
     return [{"id": names[p], "tokens": tokens[p], "targets": targets[p], "mask": mask[p]} for p in parts]
+
+
+def show(example: Mapping[str, Any]) -> list[list[str]]:
+    """A board for `sdi.write_report`: its rows, blanks empty. example: one of `make_loader`'s boards.
+
+    >>> show({"tokens": np.array([1, 0, 2, 0])})
+    [['1', ''], ['2', '']]
+    """
+    cells = [str(int(x)) if x else "" for x in example["tokens"]]
+    size = math.isqrt(len(cells))
+    return [cells[k : k + size] for k in range(0, len(cells), size)]
 
 
 def loss(model: Any, batch: Any) -> Any:

@@ -26,6 +26,7 @@ class Influence(NamedTuple):
 
     sdi: Float[Array, "n q tau"]  # summed over checkpoints, each weighted by its rate
     tracin: Float[Array, "n q"]
+    result: Result  # the same with labels and standard errors, in the order of its ids
 
 
 def influence(
@@ -74,7 +75,7 @@ def ordered(result: Result, train: Sequence[str], queries: Sequence[str]) -> Inf
     at = np.ix_([result.position("train", i) for i in train], [result.position("query", i) for i in queries])
     sdi = result.arrays["by_checkpoint"].sum(axis=0, dtype=np.float64)[at]
     tracin = np.asarray(result.tracin_values, dtype=np.float64)[at]
-    return Influence(sdi, tracin)
+    return Influence(sdi, tracin, result)
 
 
 def conservation(

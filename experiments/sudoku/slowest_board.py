@@ -40,6 +40,9 @@ def look(settings: Settings, checkpoints: Sequence[Path], store: Path, tell: Tel
     for name, one in sides.items():
         curves[f"{name} test boards"] = np.median(e[within(test.missing, one)], axis=0)
     return {
+        "result": found.result,
+        "train": train,
+        "test": test,
         "solved": float(right[:, -1].mean()),
         "puzzle": test.puzzle[slowest].tolist(),
         "solution": test.solution[slowest].tolist(),

@@ -18,6 +18,7 @@ from sdi.cli.exit_codes import BAD_INPUT, FAILED, Commands, end, exit_codes
 from sdi.cli.experiment import app as experiment_app
 from sdi.cli.judge import judge_command
 from sdi.cli.parts import parts_command
+from sdi.cli.report import report_command
 from sdi.cli.validate import validate_command
 from sdi.printable import printable
 from sdi.result.ranking import Top, check_order
@@ -241,6 +242,7 @@ def verify(
 def demo(
     keep: Annotated[Path | None, typer.Option(help="A new folder for checkpoints, store and result.")] = None,
     pretrained: Annotated[bool, typer.Option("--pretrained", help="A trained model, in seconds.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Write what was found as one HTML file.")] = None,
     task: Annotated[str, typer.Argument(metavar="[TASK]", help="With --pretrained: parity or sudoku.")] = "parity",
 ) -> None:
     """Train a small looped transformer on parity, trace every loop step to its training strings, check it all."""
@@ -256,13 +258,14 @@ def demo(
             rule = "parity or sudoku" if task not in shows else "parity without --pretrained"
             raise ValueError(f"TASK must be {rule}, got {task!r}")
         if pretrained:
-            shows[task](console)
+            shows[task](console, report)
         else:
-            show(console, keep)
+            show(console, keep, report=report)
 
 
 app.command("judge")(judge_command)
 app.command("parts")(parts_command)
+app.command("report")(report_command)
 app.command("validate")(validate_command)
 
 

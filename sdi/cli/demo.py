@@ -18,18 +18,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sdi.backends import room
 from sdi.cli.tables import top_table, trajectory
 from sdi.errors import StoreError
+from sdi.inputs.checkpoints import find_checkpoints
 from sdi.printable import printable
+from sdi.report.write import write_report
 from sdi.result.result import Result
 from sdi.run.attribute import attribute
 from sdi.run.one_thread import one_thread
 from sdi.scores.standard_error import Z95
+from sdi.store.store import Store
 
 
-def demo(console: Console, keep: Path | None = None, settings: Any = None) -> Result:
+def demo(console: Console, keep: Path | None = None, settings: Any = None, report: Path | None = None) -> Result:
     """Train, attribute, check, show.
 
     keep: a new folder for the checkpoints, the store and the result.
-    settings: of `sdi.experiments.parity`; by default its configuration "demo".
+    settings: of `sdi.experiments.parity`; by default its configuration "demo". report: an HTML file to write.
     """
     settings = settings or room("experiments.parity").configuration("demo")
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
@@ -39,6 +42,11 @@ def demo(console: Console, keep: Path | None = None, settings: Any = None) -> Re
         with one_thread():
             trained = _train(console, folder / "training", settings)
             result = _attribute(console, folder, settings, trained)
+        if report is not None:
+            points = find_checkpoints(sorted((folder / "training" / "checkpoints").iterdir()))
+            title = "sdi: parity, learned a moment ago"
+            write_report(report, result, store=Store(folder / "store"), checkpoints=points, title=title)
+            console.print(f"   report {escape(printable(report))}", soft_wrap=True)
         if keep is not None:
             result.save(folder / "result.safetensors")
             console.print(f"   kept in {escape(printable(folder))}", soft_wrap=True)

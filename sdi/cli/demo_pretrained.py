@@ -15,20 +15,26 @@ from rich.text import Text
 from sdi.backends import room
 from sdi.cli.progress import status
 from sdi.cli.tables import spark
+from sdi.inputs.checkpoints import find_checkpoints
+from sdi.report.write import write_report
 from sdi.run.one_thread import one_thread
+from sdi.store.store import Store
 
 CHANCE = 0.6  # of the running parity said rightly: below this, it is not said
 
 
-def demo_pretrained(console: Console) -> Any:
-    """Analyse the pretrained parity model, print the findings, and return the analysis."""
+def demo_pretrained(console: Console, report: Path | None = None) -> Any:
+    """Analyse the pretrained parity model, print the findings, and return the analysis. report: a file to write."""
     experiment = room("experiments.parity")
     settings, checkpoints = experiment.pretrained()
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="sdi-demo-") as scratch, one_thread(), status() as tell:
-        found, _ = experiment.analyse(
+        found, result = experiment.analyse(
             settings, checkpoints, Path(scratch), lambda p: tell(f"influence, checkpoint {p.checkpoint}, {p.side}")
         )
+        if report is not None:
+            points = find_checkpoints(checkpoints)
+            write_report(report, result, store=Store(scratch), checkpoints=points, title="sdi: parity, pretrained")
     count = settings.model_config().parameter_count
     right = ", ".join(f"[bold]{share:.1%}[/] at {n} bits" for n, share in found.accuracy.items())
     console.print(

@@ -14,12 +14,15 @@ from rich.text import Text
 from sdi.backends import room
 from sdi.cli.progress import status
 from sdi.cli.tables import spark
+from sdi.inputs.checkpoints import find_checkpoints
+from sdi.report.write import write_report
 from sdi.run.one_thread import one_thread
 from sdi.scores import late_mass
+from sdi.store.store import Store
 
 
-def demo_sudoku(console: Console) -> dict[str, Any]:
-    """Show the pretrained Sudoku model at work, and return what was shown as plain values."""
+def demo_sudoku(console: Console, report: Path | None = None) -> dict[str, Any]:
+    """Show the pretrained Sudoku model at work, and return what was shown as plain values. report: a file to write."""
     experiment = room("experiments.sudoku")
     settings, checkpoints = experiment.pretrained()
     began = time.perf_counter()
@@ -27,6 +30,17 @@ def demo_sudoku(console: Console) -> dict[str, Any]:
         seen = experiment.look(
             settings, checkpoints, Path(scratch), lambda p: tell(f"influence, checkpoint {p.checkpoint}, {p.side}")
         )
+        if report is not None:
+            write_report(
+                report,
+                seen["result"],
+                store=Store(scratch),
+                checkpoints=find_checkpoints(checkpoints),
+                show=experiment.show,
+                train=experiment.make_loader(seen["train"]),
+                query=experiment.make_loader(seen["test"]),
+                title="sdi: Sudoku, pretrained",
+            )
     size, count = settings.size, settings.model_config().parameter_count
     console.print(
         f"[bold]1  A looped transformer that learned Sudoku[/], {size}x{size}\n"

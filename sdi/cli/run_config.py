@@ -20,6 +20,7 @@ from sdi.inputs.groups_file import read_groups
 from sdi.printable import printable
 from sdi.result.ranking import Top
 from sdi.result.result import Result
+from sdi.result.score_store import score
 from sdi.run.choose_m import ChosenM
 from sdi.run.progress_bar import count_batches, run_bar
 from sdi.run.run_record import read_record
@@ -102,12 +103,19 @@ def find_tops(
     queries = asked(source, queries)
     if source.is_file() and source.suffix != ".toml":
         return _from_result(source, queries, k, steps, by)
-    found = _find_run(source, queries)
+    found = find_run(source, queries)
     if found.store is None:
         return _from_result(found.find_result(), queries, k, steps, by)
-    return sdi.stream_top(
-        found.store, found.points, queries, k, steps, by, train=found.train, stderr=found.stderr
-    ), None
+    tops = sdi.stream_top(found.store, found.points, queries, k, steps, by, train=found.train, stderr=found.stderr)
+    return tops, trajectories(found, tops)
+
+
+def trajectories(found: Found, tops: Sequence[Top]) -> Result | None:
+    """The scores, step by step, of what stands in rankings that were streamed from a store; None if that is nothing."""
+    train = list(dict.fromkeys(row.train for top in tops for row in top))
+    if found.store is None or not train:
+        return None
+    return score(found.store, found.points, train, [top.query for top in tops], "query", {}, found.stderr)
 
 
 def find_group_tops(
@@ -121,14 +129,14 @@ def find_group_tops(
         )
     known = read_groups(groups)
     queries = asked(source, queries)
-    found = _find_run(source, queries)
+    found = find_run(source, queries)
     if found.store is None:
         raise ValueError(_no_parts("groups are", found))
     scored = sdi.group_scores(found.store, found.points, known, queries, found.train, found.stderr)
     return [scored.top(k, query=query, steps=steps, by=by) for query in queries], scored.result
 
 
-def _no_parts(what: str, found: _Found) -> str:
+def _no_parts(what: str, found: Found) -> str:
     return (
         f"{what} read from a store of one sketch that has the steps of queries; this run has "
         f"backend={found.backend!r}, repeats={found.repeats}, mode={found.mode!r}"
@@ -143,7 +151,7 @@ def find_parts(source: Path, query: str | None, train: Sequence[str]) -> sdi.Par
             f"SOURCE must be a config or a run's folder, got {source}: a saved result does not hold its parts"
         )
     (query,) = asked(source, [] if query is None else [query])
-    found = _find_run(source, [query])
+    found = find_run(source, [query])
     if found.store is None:
         raise ValueError(_no_parts("parts are", found))
     if not train:
@@ -152,7 +160,7 @@ def find_parts(source: Path, query: str | None, train: Sequence[str]) -> sdi.Par
     return sdi.parts(found.store, found.points, query, list(dict.fromkeys(train)), found.stderr)
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """A finished run: its store (None unless it is a single one with the queries' steps), checkpoints, training ids."""
 
     backend: str
@@ -165,7 +173,7 @@ class _Found(NamedTuple):
     stderr: str  # as the config says; "auto" is as the store was begun
 
 
-def _find_run(source: Path, queries: Sequence[str]) -> _Found:
+def find_run(source: Path, queries: Sequence[str]) -> Found:
     """The run of a folder, read from its run.json without running code; or of a config, whose script gives the ids."""
     if source.is_dir():
         record = read_record(source)
@@ -182,7 +190,7 @@ def _find_run(source: Path, queries: Sequence[str]) -> _Found:
     if store is not None:
         known = [query for query in queries if query in ids["query"]]
         check_filled(store, points, {"train": ids["train"], "query": known})
-    return _Found(*kind, points, result, store, ids["train"], bars)
+    return Found(*kind, points, result, store, ids["train"], bars)
 
 
 def _can_stream(backend: str, repeats: int, mode: str) -> bool:

@@ -10,12 +10,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from sdi.printable import printable
+from sdi.printable import printable, spark_signs
 from sdi.result.ranking import Top
 from sdi.result.result import Result
 from sdi.scores.standard_error import Z95
 
-RISING, GROWING = "▁▂▃▄▅▆▇█", "▏▎▍▌▋▊▉█"
+GROWING = "▏▎▍▌▋▊▉█"
 HELPS, HARMS = "green", "red"
 TIED = "~ this row and the next, shown or not, might change places: the difference is within noise"
 
@@ -30,11 +30,7 @@ def spark(values: Sequence[float]) -> Text:
     >>> str(spark([1.0, -0.5, 0.0]))
     '█▄·'
     """
-    most = max((abs(v) for v in values), default=0.0) or 1.0
-    text = Text()
-    for v in values:
-        text.append("·" if v == 0 else RISING[max(0, math.ceil(8 * abs(v) / most) - 1)], sign_style(v))
-    return text
+    return Text.assemble(*((sign, sign_style(v)) for sign, v in spark_signs(values)))
 
 
 def bar(value: float, low: float, high: float, width: int) -> Text:

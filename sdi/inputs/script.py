@@ -17,16 +17,20 @@ MARK = "__sdi_script__"
 
 @dataclass(frozen=True)
 class Script:
-    """The four functions of a script."""
+    """The four functions of a script, and the one that shows an example in a report, if it has one."""
 
     model: Callable[[], Any]
     loss: Callable[[Any, Any], Any]
     train: Callable[[], Iterable[Any]]
     query: Callable[[], Iterable[Any]]
+    show: Callable[[Any], Any] | None = None
 
 
 def load_script(path: Path) -> Script:
-    """Run the file and return its functions model, loss, train and query; an error names those that are missing."""
+    """Run the file and return its functions model, loss, train and query; an error names those that are missing.
+
+    A function `show` is returned as well, if there is one.
+    """
     if not path.is_file():
         raise ValueError(f"script {path} does not exist")
     module = _run(path)
@@ -36,7 +40,8 @@ def load_script(path: Path) -> Script:
             f"script {path} does not define {', '.join(missing)}; it must define model(), loss(model, batch), "
             "train() and query()"
         )
-    return Script(*(getattr(module, name) for name in FUNCTIONS))
+    show = getattr(module, "show", None)
+    return Script(module.model, module.loss, module.train, module.query, show if callable(show) else None)
 
 
 def load_functions(path: Path, names: Sequence[str]) -> dict[str, Callable[..., Any]]:

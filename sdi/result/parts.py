@@ -18,6 +18,7 @@ from sdi.errors import nearest_or_first
 from sdi.files import expand
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.result.as_xarray import as_xarray
+from sdi.result.figure_style import label
 from sdi.result.score_store import etas, stack, weigh
 from sdi.result.stream_top import read_steps
 from sdi.scores import products as scores
@@ -40,19 +41,22 @@ class Parts:
     stderr: DataArray  # standard errors of sdi
     tracin_stderr: DataArray  # standard errors of tracin
 
-    def plot(self, path: str | Path, *, train: Any = None) -> None:
-        """Draw the influence of one training example, with a row for each parameter (needs matplotlib).
+    def plot(self, path: str | Path | None = None, *, train: Any = None, ax: Any = None, style: str = "screen") -> Any:
+        """Draw the influence of one training example, a row for each parameter, the strongest first; return the axes.
 
-        path: the picture to write. train: the example's id; by default the first.
+        path: a picture to write. train: the example's id; by default the first. ax: axes to draw on.
+        style: "screen"; or "paper", which fits one column of two. Needs matplotlib, the extra [plot].
         """
-        from sdi.result.plot import plot_parts
+        from sdi.result.plot import plot_heatmap
 
         names = [str(i) for i in self.sdi.coords["train"].values]
         train = names[0] if train is None else str(train)
         if train not in names:
             raise ValueError(f"no train {train!r} among {len(names)}{nearest_or_first(train, names)}")
         parameters = [str(name) for name in self.sdi.coords["parameter"].values]
-        plot_parts(self.sdi.sel(train=train).values, parameters, train, self.query, expand(path))
+        title, file = f"{label(train)} on query {label(self.query)}", None if path is None else expand(path)
+        values = self.sdi.sel(train=train).values
+        return plot_heatmap(values, parameters, title, "query", path=file, ax=ax, style=style)
 
 
 def parts(

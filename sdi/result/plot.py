@@ -1,21 +1,20 @@
-"""plot: trajectories of the strongest training examples on a query with their 95% bands; and one split into parts."""
+"""plot: trajectories of the strongest training examples, small multiples or lines on one axes; heatmaps of scores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from sdi.arguments import at_least_one, whole
-from sdi.files import write_whole
-from sdi.printable import printable
+from sdi.result.figure_style import COLOURS, DASHES, Style, label, new_figure, score_colours, styled, write_figure
 from sdi.scores.standard_error import Z95
 
 Array = np.ndarray
+INFLUENCE = "influence (unit of the loss)"
+MARKED = 1500  # cells of a heatmap whose negative scores are marked, for print
 
 
 def plot_trajectories(
@@ -23,67 +22,112 @@ def plot_trajectories(
     stderr: Float[Array, "n tau"],
     train: Sequence[Any],
     query: Any,
-    path: Path,
     k: int,
     side: str,
-) -> None:
-    """Draw `Result.plot`. train, query: ids. side: whose loop steps are drawn, in words."""
-    k = whole("k", k)
-    at_least_one("k", k)
-    steps = np.arange(1, sdi.shape[1] + 1)
-    order = np.argsort(-np.abs(sdi).sum(axis=1), kind="stable")[:k]
-    figure = _figure(9, 6)
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    for i in order:
-        (line,) = top.plot(steps, sdi[i], marker="o", markersize=3, label=_short(train[i]))
-        band = Z95 * stderr[i]
-        top.fill_between(steps, sdi[i] - band, sdi[i] + band, color=line.get_color(), alpha=0.15, lw=0)
-    top.axhline(0, color="0.6", lw=0.8)
-    top.set_ylabel("influence on the step")
-    bands = ", with 95% bands" if stderr.any() else ""
-    top.set_title(f"query {_short(query)}: the {len(order)} training examples that act most{bands}")
-    figure.legend(title="train", fontsize="small", frameon=False, loc="outside right upper")
-    bottom.bar(steps, np.abs(sdi).sum(axis=0), color="0.6")
-    bottom.set_ylabel("energy of all")
-    bottom.set_xlabel(f"loop step of the {side}")
-    bottom.locator_params(axis="x", integer=True)
-    for axes in (top, bottom):
-        axes.spines[["top", "right"]].set_visible(False)
-    _write(figure, path)
+    path: Path | None = None,
+    ax: Any = None,
+    style: str = "screen",
+) -> Any:
+    """Draw `Result.plot`. train, query: ids. side: whose loop steps are drawn, in words. Returns the axes."""
+    order = strongest(sdi, k)
+    with styled(style) as look:
+        if ax is not None:
+            _lines(ax, sdi, stderr, train, order, look)
+            ax.set_title(f"query {label(query)}")
+            ax.set_xlabel(f"loop step of the {side}")
+            return _done(ax, ax.figure, path)
+        columns = min(look.columns, len(order))
+        rows = -(-len(order) // columns)
+        figure = new_figure(look.width, look.height * (rows + 1))
+        grid = figure.add_gridspec(rows + 1, columns)
+        axes: list[Any] = []
+        for place, i in enumerate(order):
+            shared = axes[0] if axes else None
+            one = figure.add_subplot(grid[place // columns, place % columns], sharex=shared, sharey=shared)
+            _band(one, sdi[i], stderr[i], COLOURS[0], look, 0.25)
+            one.set_title(label(train[i], look.name))
+            one.tick_params(labelleft=place % columns == 0, labelbottom=place + columns >= len(order))
+            axes.append(one)
+        energy = figure.add_subplot(grid[rows, :])
+        steps = np.arange(1, sdi.shape[1] + 1)
+        energy.bar(steps, np.maximum(sdi, 0).sum(axis=0), color=COLOURS[0], label="helps")
+        energy.bar(steps, np.minimum(sdi, 0).sum(axis=0), color=COLOURS[5], label="harms", hatch="///", lw=0)
+        energy.axhline(0, color="0.4", lw=0.6)
+        energy.set_title(f"all {len(sdi)} training examples")
+        energy.legend(frameon=False, fontsize=look.size - 1, ncols=2, borderpad=0)
+        energy.set_xlim(0.4, sdi.shape[1] + 0.6)
+        energy.set_xlabel(f"loop step of the {side}")
+        energy.locator_params(axis="x", integer=True)
+        axes[0].locator_params(axis="x", integer=True)
+        figure.supylabel(INFLUENCE, fontsize=look.size)
+        bands = ", with 95% bands" if stderr.any() else ""
+        words = f": the {len(order)} training examples that act most{bands}" if style == "screen" else ""
+        figure.suptitle(f"query {label(query, 2 * look.name)}{words}", fontsize=look.size)
+        return _done([*axes, energy], figure, path)
 
 
-def plot_parts(sdi: Float[Array, "P tau"], names: Sequence[str], train: str, query: str, path: Path) -> None:
-    """See `Parts.plot`: colour is influence, red against and blue for, in rows of parameters and columns of steps."""
-    steps = sdi.shape[1]
-    figure = _figure(4 + 0.16 * steps, 1.6 + 0.22 * len(names))
-    axes = figure.subplots()
-    most = np.abs(sdi).max() or 1.0
-    drawn = axes.imshow(
-        sdi, cmap="RdBu", vmin=-most, vmax=most, aspect="auto", extent=(0.5, steps + 0.5, len(names), 0)
-    )
-    axes.set_yticks(np.arange(len(names)) + 0.5, [_short(name, 40) for name in names], fontsize="small")
-    axes.locator_params(axis="x", integer=True)
-    axes.set_xlabel("loop step of the query")
-    axes.set_title(f"train {_short(train)} on query {_short(query)}", fontsize="medium")
-    figure.colorbar(drawn, label="influence on the step")
-    _write(figure, path)
+def plot_heatmap(
+    sdi: Float[Array, "n tau"],
+    names: Sequence[Any],
+    title: str,
+    side: str,
+    k: int | None = None,
+    path: Path | None = None,
+    ax: Any = None,
+    style: str = "screen",
+) -> Any:
+    """Rows of training examples or parameters, the strongest first, and columns of steps. Returns the axes.
+
+    names: of the rows. title: a text without formulas. k: how many rows; by default all.
+    """
+    order = strongest(sdi, len(sdi) if k is None else k)
+    values = sdi[order]
+    with styled(style) as look:
+        if ax is None:
+            figure = new_figure(look.width, 1.1 * look.height + look.cell * len(order))
+            axes = figure.subplots()
+        else:
+            axes, figure = ax, ax.figure
+        steps = values.shape[1]
+        extent = (0.5, steps + 0.5, len(order), 0)
+        drawn = axes.imshow(values, aspect="auto", extent=extent, interpolation="nearest", **score_colours(values))
+        if values.size <= MARKED:
+            at = np.argwhere(values < -0.02 * np.abs(values).max(initial=0))  # the sign, where there is no colour
+            axes.scatter(at[:, 1] + 1, at[:, 0] + 0.5, marker="_", s=6 * look.line, color="0.2", lw=0.4 * look.line)
+        axes.set_yticks(np.arange(len(order)) + 0.5, [label(names[i], 2 * look.name) for i in order])
+        axes.tick_params(axis="y", length=0)
+        axes.locator_params(axis="x", integer=True)
+        axes.set_xlabel(f"loop step of the {side}")
+        axes.set_title(title)
+        bar = figure.colorbar(drawn, ax=axes, label=INFLUENCE, format="%.2g")
+        most = drawn.norm.vmax
+        bar.set_ticks([-most, -most / 4, 0, most / 4, most])
+        return _done(axes, figure, path)
 
 
-def _figure(width: float, height: float) -> Any:
-    try:
-        from matplotlib.figure import Figure  # not pyplot, which would choose a backend for the whole process
-    except ImportError:
-        raise ImportError("plot needs matplotlib: pip install 'sdi-influence[plot]'") from None
-    return Figure(figsize=(width, height), layout="constrained")
+def strongest(sdi: Float[Array, "n tau"], k: int) -> Array:
+    """The k rows with the largest sum of |score|, largest first."""
+    return np.argsort(-np.abs(sdi).sum(axis=1), kind="stable")[:k]
 
 
-def _write(figure: Any, path: Path) -> None:
-    picture = BytesIO()
-    figure.savefig(picture, dpi=150, format=path.suffix[1:] or "png")
-    write_whole(path, picture.getvalue())
+def _lines(ax: Any, sdi: Array, stderr: Array, train: Sequence[Any], order: Array, look: Style) -> None:
+    """All trajectories on one axes: lines that differ in colour and dashes, their bands thin."""
+    for place, i in enumerate(order):
+        colour, dash = COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
+        _band(ax, sdi[i], stderr[i], colour, look, 0.1, label=label(train[i], look.name), ls=dash)
+    ax.set_ylabel(INFLUENCE)
+    ax.locator_params(axis="x", integer=True)
+    ax.legend(frameon=False, fontsize=look.size - 1)
 
 
-def _short(name: Any, most: int = 24) -> str:
-    text = printable(name)
-    text = f" {text}" if text.startswith("_") else text  # matplotlib hides names that begin with one
-    return text if len(text) <= most else text[: most - 3] + "..."
+def _band(ax: Any, sdi: Array, stderr: Array, colour: str, look: Style, alpha: float, **line: Any) -> None:
+    steps, error = np.arange(1, len(sdi) + 1), Z95 * stderr
+    ax.axhline(0, color="0.6", lw=0.6)
+    ax.fill_between(steps, sdi - error, sdi + error, color=colour, alpha=alpha, lw=0)
+    ax.plot(steps, sdi, color=colour, marker="o", ms=2 * look.line, **line)
+
+
+def _done(axes: Any, figure: Any, path: Path | None) -> Any:
+    if path is not None:
+        write_figure(figure, path)
+    return axes

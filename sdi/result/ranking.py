@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.arguments import at_least_one, number, one_of, whole
-from sdi.printable import printable
+from sdi.printable import html_table, printable
 from sdi.scores.standard_error import Z95
 
 ORDERS = ("signed", "absolute", "late")
@@ -20,6 +20,8 @@ Array = np.ndarray
 
 
 class TopRow(NamedTuple):
+    """A row of a ranking."""
+
     rank: int
     train: str  # the id of a training example, or the name of a group
     score: float
@@ -53,6 +55,16 @@ class Top:
             tie = "  ~ this and the next might change places" if r.tied else ""
             lines.append(f"{r.rank:>4}  {name:<{width}}  {r.score:>+11.4g}  {Z95 * r.stderr:.2g}{tie}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head = ("rank", self.what, "score", "± 95%", "", "late")
+        cells = (
+            (r.rank, r.train, f"{r.score:+.4g}", f"{Z95 * r.stderr:.2g}", "~" if r.tied else "",
+             "" if r.late != r.late else f"{r.late:.0%}")
+            for r in self.rows
+        )  # fmt: skip
+        tied = "; ~: this row and the next might change places" if any(r.tied for r in self.rows) else ""
+        return html_table(f"query {self.query}, {self.steps}, by {self.by}{tied}", head, cells)
 
 
 def check_order(k: int, by: str, late: float = LATE) -> int:

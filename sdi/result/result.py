@@ -14,19 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sdi.arguments import whole
+from sdi.arguments import at_least_one, one_of, whole
 from sdi.errors import NonFiniteError, nearest_or_first
 from sdi.files import expand, write_whole
+from sdi.printable import html_table, spark_signs
 from sdi.result.as_xarray import as_xarray
+from sdi.result.figure_style import label
 from sdi.result.ranking import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
 from sdi.result.result_file import read_result, result_bytes
 from sdi.scores import summaries
+from sdi.scores.standard_error import Z95
 
 if TYPE_CHECKING:
     from xarray import DataArray
 
 Array = np.ndarray
 ARRAYS = ("by_checkpoint", "outside", "stderr", "tracin_stderr", "tau")
+LISTED = 10  # queries in a notebook's table
 LOSS = "loss"  # an array that results of older versions, and those of stores that these began, do not have
 STEP_AXES: dict[str, tuple[str, ...]] = {  # of each mode
     "query": ("step",),
@@ -80,6 +84,20 @@ class Result:
         m = self.info.get("settings", {}).get("m")
         width = "" if m is None else ", m by parameter" if isinstance(m, Mapping) else f", m={m}"
         return f"Result(mode={self.mode!r}, {' x '.join(parts)}{width})"
+
+    def _repr_html_(self) -> str:
+        """A row for each of the first queries: its loss, its strongest training example and that one's trajectory."""
+        rows, steps = [], self.mode in ("query", "train")
+        for j, query in enumerate(self.labels["query"][:LISTED]):
+            i = int(np.abs(self.tracin_values[:, j]).argmax())
+            score, error = self.tracin_values[i, j], Z95 * self.arrays["tracin_stderr"][i, j]
+            drawn = "".join(sign for sign, _ in spark_signs(self.sdi_values[i, j].tolist())) if steps else ""
+            loss = f"{self.arrays[LOSS][-1, j]:.4g}" if LOSS in self.arrays else ""
+            rows.append((query, loss, self.labels["train"][i], f"{score:+.4g} ± {error:.2g}", drawn))
+        more = f"; the first {LISTED} queries" if len(self.labels["query"]) > LISTED else ""
+        head = ("query", "loss", "strongest training example", "TracIn ± 95%", "|influence| by step" if steps else "")
+        notes = "".join(f"; note: {note}" for note in self.notes)
+        return html_table(f"{self!r}{more}{notes}", head, rows)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -274,18 +292,38 @@ class Result:
         names = dict.fromkeys(groups[i] for i in train)
         return {name: self.only([i for i in train if groups[i] == name]).summary() for name in names}
 
-    def plot(self, path: str | Path, *, query: Any = None, k: int = 5) -> None:
-        """Draw the trajectories of the k strongest training examples on a query (needs matplotlib).
+    def plot(
+        self,
+        path: str | Path | None = None,
+        *,
+        query: Any = None,
+        k: int = 6,
+        kind: str = "trajectories",
+        ax: Any = None,
+        style: str = "screen",
+    ) -> Any:
+        """Draw the k training examples that act most on a query, and return matplotlib's axes (the extra [plot]).
 
-        path: the picture to write. query: its id; by default the first. k: how many trajectories.
+        path: a picture to write: PNG, SVG, PDF or what else matplotlib knows. query: its id; by default the first.
+        k: how many.
+        kind: "trajectories", small multiples with 95% bands on one scale; or "heatmap", examples in rows, steps in
+            columns.
+        ax: axes to draw on; trajectories are then lines on it. By default a new figure has a list of axes, the last of
+            which shows all training examples, or one for a heatmap.
+        style: "screen"; or "paper", which fits one column of two.
         """
-        from sdi.result.plot import plot_trajectories
+        from sdi.result.plot import plot_heatmap, plot_trajectories
 
         self._need_steps("plot")
+        one_of("kind", kind, ("trajectories", "heatmap"))
+        at_least_one("k", k := whole("k", k))
         side = "query" if self.mode == "query" else "training example"
         j = 0 if query is None else self.position("query", query)
-        sdi, stderr = self.sdi_values[:, j], self.arrays["stderr"][:, j]
-        plot_trajectories(sdi, stderr, self.labels["train"], self.labels["query"][j], expand(path), k, side)
+        sdi, train, file = self.sdi_values[:, j], self.labels["train"], None if path is None else expand(path)
+        name = self.labels["query"][j]
+        if kind == "heatmap":
+            return plot_heatmap(sdi, train, f"query {label(name)}", side, k, file, ax, style)
+        return plot_trajectories(sdi, self.arrays["stderr"][:, j], train, name, k, side, file, ax, style)
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file with arrays, labels and a sha256, which `sdi.load` reads. path: the file."""

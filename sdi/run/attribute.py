@@ -33,7 +33,7 @@ from sdi.store.manifest import LOSS_PARTS
 from sdi.store.store import Store
 from sdi.version import __version__
 
-RECORDED = ("m", "spread", "seed", "family", "sketch", "repeats", "mode", "backend", "stderr")  # in a result
+RECORDED = ("m", "spread", "seed", "family", "sketch", "repeats", "mode", "backend", "stderr", "audit")  # in a result
 
 ADAM = (
     "trained by Adam, as the optimiser's state shows: it does not step along the gradient, so a score ranks examples "

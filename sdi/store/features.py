@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 
 from sdi.errors import CoverageError, NonFiniteError, SketchMismatch, nearest
 from sdi.inputs.batches import id_text
+from sdi.printable import html_table
 from sdi.sketch.sketch_map import Block
 
 Array = np.ndarray
@@ -81,6 +82,22 @@ class Features:
                     f"values beyond an example's tau must be zero: example {ids[at[0]]!r} took {tau[at[0]]} steps, "
                     f"got a gradient at step {at[1] + 1}"
                 )
+
+    def _repr_html_(self) -> str:
+        """A table of parameters: their sketched widths, and the mean length of their part of a gradient."""
+        g = self.g.astype(np.float64)
+        rows = [
+            (
+                b.name,
+                b.shape,
+                b.stop - b.start,
+                f"{np.linalg.norm(g[:, b.start : b.stop], axis=1).mean():.4g}" if len(g) else "",
+            )
+            for b in self.blocks
+        ]
+        steps = f"{self.values.shape[1]} steps" if self.has_steps else "summed over steps"
+        words = f"Features of {len(self.values)} examples, {steps}, sketch {self.sketch}"
+        return html_table(words, ("parameter", "shape", "numbers kept", "mean |gradient|"), rows)
 
     @property
     def has_steps(self) -> bool:

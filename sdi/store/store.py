@@ -40,7 +40,7 @@ from sdi.store.manifest import UNSEALED, make_manifest, manifest_text, read_mani
 from sdi.store.shard_format import LOSS, decoded, encoded
 from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
 
-OF_RUNS = ("run.toml", "run.json", "result.safetensors")
+OF_RUNS = ("run.toml", "run.json", "result.safetensors", "report.html")
 PARTS = tuple(name + PART for name in ("manifest.json", *OF_RUNS))
 OURS = ("lock", *OF_RUNS, *PARTS)  # what may stand in a folder before it is a store
 SIDE = re.compile(r"[^/]*-[0-9a-f]{8}(/(train|query))?")

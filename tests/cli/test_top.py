@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import numpy as np
@@ -116,3 +117,16 @@ def test_a_ranking_of_nobody_says_so(project):
 def test_steps_that_are_none_are_refused(text):
     with pytest.raises(ValueError, match="--steps must be"):
         parse_steps(text)
+
+
+@pytest.mark.slow
+def test_a_store_shows_the_same_trajectories_as_its_result(project):
+    call("run", project / "run.toml")
+    folder = project / "runs" / "first"
+    by_store, by_result = (
+        call("top", source, "--query", "q-1", "--query", "q-2", "-k", "4", "--by", "absolute").stdout
+        for source in (folder, folder / "result.safetensors")
+    )
+    assert by_store == by_result
+    assert "step 1 2 3 …" in by_store
+    assert len(re.findall(r"[▁▂▃▄▅▆▇█·]{4} *$", by_store, flags=re.M)) == 8

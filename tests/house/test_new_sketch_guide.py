@@ -42,4 +42,4 @@ def test_the_table_names_every_property_in_its_order():
 
 def test_other_pages_lead_here():
     assert "(docs/new-sketch.md)" in (ROOT / "README.md").read_text()
-    assert "(new-sketch.md)" in (ROOT / "docs/guide.md").read_text()
+    assert "(new-sketch.md)" in (ROOT / "docs/error-bars.md").read_text()

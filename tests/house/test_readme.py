@@ -13,7 +13,13 @@ from typer.testing import CliRunner
 from sdi.cli import app
 from sdi.inputs.config import KEYS, read_config
 
-PAGES = ("README.md", "docs/guide.md", "docs/store.md")
+PAGES = (
+    "docs/index.md", "README.md", "docs/guide.md", "docs/steps.md", "docs/error-bars.md", "docs/reading.md",
+    "docs/language-models.md", "docs/retraining.md", "docs/objects.md", "docs/store.md",
+)  # fmt: skip
+APART = ("docs/new-sketch.md",)  # its blocks run by themselves: test_new_sketch_guide.py
+SITE = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -45,7 +51,7 @@ def test_every_python_block_runs(tmp_path, monkeypatch, capsys):
     assert "query q-2, steps 4 to 6 of 6" in said
     assert "2 parameters, 6 steps" in said
     assert (tmp_path / "trajectory.png").stat().st_size > 0
-    lines = blocks("README.md", "shell")[0].splitlines()
+    lines = blocks("docs/index.md", "shell")[0].splitlines()
     line = next(line for line in lines if line.startswith("sdi top first"))
     assert CliRunner().invoke(app, shlex.split(line, comments=True)[1:]).exit_code == 0
 
@@ -79,7 +85,42 @@ def test_the_example_is_a_config_that_can_be_read():
     assert config.loop.body == ("core", "loop_norm")
 
 
-def test_links_within_the_repository_lead_somewhere():
-    for page in PAGES:
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / page).read_text()):
-            assert (ROOT / page).parent.joinpath(target).exists(), (page, target)
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as mkdocs names them."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    heads = re.findall(r"^#+ (.*)$", text, flags=re.M)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", head).strip().lower()) for head in heads}
+
+
+def dead_links(page: str) -> list[str]:
+    """Links of a page that lead to no file of the repository, or to no heading of it."""
+    dead = []
+    for target, anchor in LINK.findall((ROOT / page).read_text(encoding="utf-8")):
+        found = (ROOT / page).parent.joinpath(target).resolve() if target else ROOT / page
+        known = found.exists() and found.is_relative_to(ROOT)
+        heads = anchors(found.relative_to(ROOT).as_posix()) if known and anchor and found.suffix == ".md" else {anchor}
+        if not known or anchor not in heads:
+            dead.append(f"{target}#{anchor}")
+    return dead
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *SITE])
+def test_links_lead_to_files_and_headings(page):
+    assert dead_links(page) == []
+
+
+def test_a_dead_link_is_found(tmp_path, monkeypatch):
+    (tmp_path / "a.md").write_text("# A b\n[x](a.md#a-b) [y](b.md) [z](#c) [w](https://no.where)")
+    monkeypatch.setitem(dead_links.__globals__, "ROOT", tmp_path)
+    assert dead_links("a.md") == ["b.md#", "#c"]
+
+
+def test_every_page_with_python_is_run():
+    with_python = {page for page in SITE if blocks(page, "python") and not page.startswith("docs/results/")}
+    assert with_python == {*PAGES, *APART} - {"README.md"}
+
+
+def test_the_readme_shows_a_picture_before_it_explains():
+    text = (ROOT / "README.md").read_text()
+    assert text.index("](docs/pictures/") < text.index("## ")
+    assert len(text.split()) <= 1084  # half of what it had
