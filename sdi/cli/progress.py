@@ -1,4 +1,4 @@
-"""A status line for commands that take a while. Only if stderr is a terminal."""
+"""A status line for commands that take a while; where stderr is no terminal, a line a minute."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from sdi.run.minute_lines import minute_lines
+
 
 @contextmanager
 def status(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A status line on stderr while the block runs; nothing if stderr is no terminal, or if quiet."""
+    """A status line on stderr while the block runs; a line a minute if stderr is no terminal; nothing if quiet."""
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet:
         yield lambda text: None
+        return
+    if not console.is_terminal:
+        yield minute_lines()
         return
     with console.status("") as line:
         yield line.update

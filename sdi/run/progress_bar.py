@@ -1,4 +1,4 @@
-"""A progress bar for long runs: share done, examples per second, time left. Only on a terminal or in a notebook."""
+"""A progress bar for long runs: share done, examples per second, time left. In a log, a line a minute."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from sdi.run.fill import Progress as Step
+from sdi.run.minute_lines import minute_lines
 
 Tell = Callable[[Step], None]
 
@@ -58,6 +59,7 @@ def run_bar(batches: int | None, passes: int, quiet: bool = False) -> Iterator[C
     hidden = quiet or not (console.is_terminal or console.is_jupyter)
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         task = progress.add_task("starting", total=batches * passes if batches else None, rate="")
+        lines = minute_lines()
         began, made, last = time.monotonic(), 0, (0, "", 0)
 
         def show(step: Step) -> None:
@@ -68,6 +70,8 @@ def run_bar(batches: int | None, passes: int, quiet: bool = False) -> Iterator[C
             last = (step.checkpoint, step.side, fresh)
             rate = made / max(time.monotonic() - began, 1e-9)
             words = f"checkpoint {step.checkpoint}/{step.checkpoints} {step.side:<5} {step.done:>6}"
+            if hidden and not quiet:
+                lines(f"{words.strip()}, {rate:.1f} examples/s" if made else f"{words.strip()}, reused")
             progress.update(task, advance=1, description=words, rate=f"{rate:.1f}/s" if made else "reused")
 
         yield show
