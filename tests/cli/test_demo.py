@@ -55,3 +55,12 @@ def test_bars_and_sparks_show_size_and_sign():
     assert len(str(bar(-0.3, -1.0, 2.0, 30))) == 31
     assert str(bar(1e-9, 0.0, 1.0, 8))[1] == "▏"  # small is not nothing
     assert str(spark([-1e-9, 1.0]))[0] == "▁"
+
+
+@pytest.mark.slow
+def test_the_demo_writes_its_report(tmp_path):
+    _, text = shown(settings=TINY, report=tmp_path / "demo.html", width=200)
+    assert "demo.html" in text
+    page = (tmp_path / "demo.html").read_text()
+    assert len(page) < 5_000_000
+    assert '"parts":{"parameters":["core.0' in page
