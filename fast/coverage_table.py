@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from sdi.loop import Loop
+from sdi.printable import html_table
 from sdi.sketch.sketch_map import SketchMap
 
 from .follow.body import Body, find_body
@@ -18,6 +19,8 @@ from .follow.tracer import Tracer
 from .guard.memory import Memory
 from .sketching.device_sketch import sketch_route
 from .sketching.sinks import Slot
+
+HEAD = ("parameter", "shape", "route", "sketch", "calls", "outside")
 
 
 class Covered(NamedTuple):
@@ -34,7 +37,7 @@ class Covered(NamedTuple):
 
 @dataclass(frozen=True)
 class Coverage:
-    """One row for each body parameter, and the number of loop steps seen. Prints as a table."""
+    """One row for each body parameter, and the number of loop steps seen. Prints as a table, also in a notebook."""
 
     rows: tuple[Covered, ...]
     steps: int
@@ -46,13 +49,22 @@ class Coverage:
         return len(self.rows)
 
     def __str__(self) -> str:
-        head = ("parameter", "shape", "route", "sketch", "calls", "outside")
-        lines = [(r.parameter, str(r.shape), r.route, r.sketch, str(r.calls), str(r.outside)) for r in self.rows]
-        widths = [max(len(line[k]) for line in [head, *lines]) for k in range(len(head))]
+        lines = self._lines()
+        widths = [max(len(line[k]) for line in [HEAD, *lines]) for k in range(len(HEAD))]
         table = [
-            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in [head, *lines]
+            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in [HEAD, *lines]
         ]
-        return "\n".join([*table, f"{len(self.rows)} parameters, {self.steps} steps"])
+        return "\n".join([*table, self._summary])
+
+    def _repr_html_(self) -> str:
+        return html_table(self._summary, HEAD, self._lines())
+
+    @property
+    def _summary(self) -> str:
+        return f"{len(self.rows)} parameters, {self.steps} steps"
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        return [(r.parameter, str(r.shape), r.route, r.sketch, str(r.calls), str(r.outside)) for r in self.rows]
 
 
 def read_coverage(body: Body, plan: Plan, tracer: Tracer, sketch: SketchMap) -> Coverage:

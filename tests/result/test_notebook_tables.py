@@ -1,4 +1,4 @@
-"""What a notebook shows of a Result, a Top and Features: their numbers, with every text escaped."""
+"""What a notebook shows of a Result, a Top, Features and Coverage: their numbers, with every text escaped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from report_cases import ATTACKS, hostile_result
 from result_cases import make_result
 
 from sdi import Features
+from sdi.fast.coverage_table import Coverage, Covered
 from sdi.sketch.sketch_map import Block
 
 
@@ -52,3 +53,10 @@ def test_no_id_becomes_html() -> None:
             "p", "/p", "table", "/table", "thead", "/thead", "tbody", "/tbody", "tr", "/tr", "th", "/th", "td", "/td"
         }  # fmt: skip
         assert not any(attack in html for attack in ATTACKS[:4])
+
+
+def test_coverage_lists_its_parameters_as_its_text_does() -> None:
+    table = Coverage((Covered("core.<b>", (2, 3), "linear", "TensorSketch", ("core",), 8, 1),), 8)
+    assert cells(table._repr_html_())[1] == ["core.&lt;b&gt;", "(2, 3)", "linear", "TensorSketch", "8", "1"]
+    assert "<p>1 parameters, 8 steps</p>" in table._repr_html_()
+    assert str(table).splitlines()[-1] == "1 parameters, 8 steps"
