@@ -48,7 +48,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def made_of(settings: ExperimentSettings, checkpoints: Sequence[Path]) -> dict[str, Any]:
-    """What an analysis is made of, for `kept`."""
+    """What an analysis is made of, for `kept`. settings: all of them. checkpoints: those that it reads."""
     return {**settings.to_dict(), "checkpoints": [point.stem for point in checkpoints]}
 
 

@@ -26,7 +26,10 @@ class ExperimentSettings:
 
 
 def find_configuration(configs: Mapping[str, S], name: str) -> S:
-    """The configuration of that name, or an error that says which there are."""
+    """The configuration of that name, or an error that says which there are.
+
+    configs: settings by name. name: one of them.
+    """
     if name not in configs:
         raise ValueError(f"config must be one of {tuple(configs)}, got {name!r}{nearest(name, configs)}")
     return configs[name]

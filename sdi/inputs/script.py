@@ -89,7 +89,11 @@ def _run(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     module.__dict__[MARK] = True
     sys.modules[spec.name] = module  # so that a DataLoader's workers can unpickle its classes
-    spec.loader.exec_module(module)
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # nothing is written beside the user's files
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = before
     return module
 
 
