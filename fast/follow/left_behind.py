@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from ..guard.restore_attributes import is_users_container
 from .graph_leaves import carries_gradient
 
 Place = tuple[nn.Module, str]  # an attribute of a module
 PLAIN = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device})  # most attributes
-CONTAINERS = (list, dict, tuple, set, deque)
 
 
 class LeftBehind:
@@ -43,16 +42,13 @@ class LeftBehind:
 
 
 def _attributes(modules: Sequence[nn.Module]) -> Iterator[tuple[Place, Tensor | list[Tensor]]]:
-    """Attributes that hold a tensor that could carry a gradient, or a container of such: these, listed.
-
-    The names of containers that begin with an underscore are those of PyTorch's own.
-    """
+    """Attributes that hold a tensor that could carry a gradient, or a container of such: these, listed."""
     for module in modules:
         for name, x in vars(module).items():
             if type(x) in PLAIN:
                 continue
-            if isinstance(x, CONTAINERS):
-                if x and name[0] != "_":
+            if is_users_container(name, x):
+                if x:
                     yield (module, name), _tensors(x)
             elif carries_gradient(x):
                 yield (module, name), x

@@ -126,7 +126,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        kind = KINDS.get(id(func))  # by number: an operation's own hash is ten times as slow
+        kind = KINDS.get(id(func))  # by number: an operation's own hash is a Python function
         if kind is None:
             kind = KINDS[id(func)] = _Kind(func)
         if not kind.is_view:

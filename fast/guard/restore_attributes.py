@@ -9,14 +9,14 @@ from typing import Any
 
 from torch import nn
 
-CONTAINERS = (list, set, deque, dict)
+CONTAINERS = (list, tuple, set, deque, dict)
 
 
 @contextmanager
 def attributes_put_back(modules: Sequence[nn.Module]) -> Iterator[None]:
     """For the duration of a second run: plain attributes, and what stands in lists, sets, dicts and deques there."""
     before = [(vars(m), dict(vars(m))) for m in modules]
-    contents = [(x, _parts(x)) for _, held in before for name, x in held.items() if _is_users(name, x)]
+    contents = [(x, _parts(x)) for _, held in before for name, x in held.items() if is_users_container(name, x)]
     try:
         yield
     finally:
@@ -29,8 +29,9 @@ def attributes_put_back(modules: Sequence[nn.Module]) -> Iterator[None]:
                 _refill(x, parts)
 
 
-def _is_users(name: str, x: Any) -> bool:
-    return isinstance(x, CONTAINERS) and not name.startswith("_")  # those are PyTorch's own
+def is_users_container(name: str, x: Any) -> bool:
+    """Whether a module's attribute is a container of the user's; names of PyTorch's own begin with an underscore."""
+    return isinstance(x, CONTAINERS) and not name.startswith("_")
 
 
 def _parts(x: Any) -> list[Any]:

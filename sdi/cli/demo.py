@@ -139,8 +139,8 @@ def _check(console: Console, result: Result, tracin: Result, exact: Result, m: i
         f"   steps after the read-out are exactly zero: {'yes' if zero else '[red]no[/]'}\n"
         f"   sketched (m={width}) against exact ({numbers:,} numbers a step): "
         f"{relative_error(result.sdi_values, exact.sdi_values):.1%} apart\n"
-        f"   {inside.sum():,} of {inside.size:,} exact scores lie within their 95% error bars; they share one sketch\n"
-        "   and miss together: over 40 sketches it is 97.6% (docs/results/error_bars)"
+        f"   {inside.sum():,} of {inside.size:,} exact scores lie within their 95% error bars;\n"
+        "   they share one sketch and miss together: see docs/results/error_bars"
     )
 
 

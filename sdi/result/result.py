@@ -17,20 +17,18 @@ import numpy as np
 from sdi.arguments import at_least_one, one_of, whole
 from sdi.errors import NonFiniteError, nearest_or_first
 from sdi.files import expand, write_whole
-from sdi.printable import html_table, spark_signs
 from sdi.result.as_xarray import as_xarray
 from sdi.result.figure_style import label
+from sdi.result.notebook_table import result_table
 from sdi.result.ranking import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
 from sdi.result.result_file import read_result, result_bytes
 from sdi.scores import summaries
-from sdi.scores.standard_error import Z95
 
 if TYPE_CHECKING:
     from xarray import DataArray
 
 Array = np.ndarray
 ARRAYS = ("by_checkpoint", "outside", "stderr", "tracin_stderr", "tau")
-LISTED = 10  # queries in a notebook's table
 LOSS = "loss"  # an array that results of older versions, and those of stores that these began, do not have
 STEP_AXES: dict[str, tuple[str, ...]] = {  # of each mode
     "query": ("step",),
@@ -86,18 +84,7 @@ class Result:
         return f"Result(mode={self.mode!r}, {' x '.join(parts)}{width})"
 
     def _repr_html_(self) -> str:
-        """A row for each of the first queries: its loss, its strongest training example and that one's trajectory."""
-        rows, steps = [], self.mode in ("query", "train")
-        for j, query in enumerate(self.labels["query"][:LISTED]):
-            i = int(np.abs(self.tracin_values[:, j]).argmax())
-            score, error = self.tracin_values[i, j], Z95 * self.arrays["tracin_stderr"][i, j]
-            drawn = "".join(sign for sign, _ in spark_signs(self.sdi_values[i, j].tolist())) if steps else ""
-            loss = f"{self.arrays[LOSS][-1, j]:.4g}" if LOSS in self.arrays else ""
-            rows.append((query, loss, self.labels["train"][i], f"{score:+.4g} ± {error:.2g}", drawn))
-        more = f"; the first {LISTED} queries" if len(self.labels["query"]) > LISTED else ""
-        head = ("query", "loss", "strongest training example", "TracIn ± 95%", "|influence| by step" if steps else "")
-        notes = "".join(f"; note: {note}" for note in self.notes)
-        return html_table(f"{self!r}{more}{notes}", head, rows)
+        return result_table(self)
 
     @property
     def sizes(self) -> dict[str, int]:
