@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sdi.inputs.batches import leaves
@@ -30,8 +28,7 @@ SCALARS = (int, float, bool, complex, str, bytes, type(None), torch.dtype, torch
 MASKS = (torch.bool, torch.uint8)
 
 
-@dataclass(frozen=True)
-class Tag:
+class Tag(NamedTuple):  # whose hash and comparison are not Python functions: keys hold many
     """What a storage holds: byte k depends on example (k - base) // block % n, where base <= k < end."""
 
     block: int
@@ -90,9 +87,10 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._parameters = {p.untyped_storage()._cdata: name for name, p in (parameters or {}).items()}
         self.leaked = False  # whether a value of a replayed call that it does not return was used outside of it
         self._in_call = False
-        self._inner: dict[int, StorageWeakRef] = {}  # what replayed calls have made
+        self._inner: set[int] = set()  # what replayed calls have made
         self.escaped = False  # whether Python has seen a value that depends on examples
-        self._marks: dict[int, tuple[StorageWeakRef, Mark]] = {}  # the reference keeps a number from being used again
+        self._marks: dict[int, Mark] = {}  # of storages, by number
+        self._held: dict[int, int] = {}  # a weak reference to each: it keeps a number from being used again
         self._known: dict[Any, list[Mark]] = {}
         for _, x in leaves(batch):
             if isinstance(x, Tensor):
@@ -116,7 +114,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._in_call = False
         for y in returned:
             if isinstance(y, Tensor):
-                self._inner.pop(y.untyped_storage()._cdata, None)
+                self._inner.discard(y.untyped_storage()._cdata)
 
     def keeps_apart(self, losses: Tensor) -> bool:
         """Whether each loss is proven to depend on its own example alone."""
@@ -124,14 +122,13 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return not self.escaped and isinstance(mark, Tag) and self._find(losses, mark) == (0, 1)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        out = func(*args, **kwargs)
+        out = func(*args, **kwargs) if kwargs else func(*args)
         kind = KINDS.get(id(func))  # by number: an operation's own hash is a Python function
         if kind is None:
             kind = KINDS[id(func)] = _Kind(func)
         if not kind.is_view:
             try:
-                self._follow(kind, args, kwargs, out)
+                self._follow(kind, args, kwargs or {}, out)
             except (NotImplementedError, RuntimeError):  # tensors without a storage
                 self.escaped = True
         return out
@@ -146,16 +143,15 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = [x.untyped_storage()._cdata for x in tensors]
         if not self._parameters.keys().isdisjoint(given):
             self.uses.update(self._parameters[storage] for storage in given if storage in self._parameters)
-        marks = [found[1] if (found := self._marks.get(storage)) else None for storage in given]
+        marks = [self._marks.get(storage) for storage in given]
         outs = [out] if isinstance(out, Tensor) else []
         if isinstance(out, (list, tuple)):
             outs = [y for y in out if isinstance(y, Tensor)]
         if self._in_call:
             for y in outs:
-                storage = y.untyped_storage()
-                self._inner[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+                self._inner.add(self._number(y.untyped_storage()))
         elif self._inner:
-            self.leaked |= not self._inner.keys().isdisjoint(given)
+            self.leaked |= not self._inner.isdisjoint(given)
         if kind.uniform and (len(tensors) < 2 or marks[1] in (None, EQUAL)):
             self._set(kind, outs, [EQUAL] * len(outs))
         elif not any(marks):
@@ -178,8 +174,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return [MIXED] * len(outs)
         counts = [self._counts(x) for x in tensors[1:]] if kind.indexes else ()
         layouts = [(x.shape, x.stride(), x.storage_offset(), x.dtype) for x in tensors]
-        others = _plain(args), _plain(kwargs.items()) if kwargs else ()
-        key = kind, *layouts, *marks, *counts, others
+        key = kind, *layouts, *marks, *counts, _plain(args), _plain(kwargs.items()) if kwargs else ()
         known = self._known.get(key)
         if known is None:
             answers = self._answers(kind, args, kwargs, outs)
@@ -226,10 +221,18 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             storage = y.untyped_storage()
             if kind.writes and y.numel() * y.element_size() != storage.nbytes():
                 mark = self._joined(y, mark)
-            self._put(storage, mark)
+            self._marks[self._number(storage)] = mark
 
-    def _put(self, storage: torch.UntypedStorage, mark: Mark) -> None:
-        self._marks[storage._cdata] = StorageWeakRef(storage), mark  # type: ignore[no-untyped-call]
+    def _number(self, storage: torch.UntypedStorage) -> int:
+        """A storage's number, which is its own as long as this proof lives."""
+        number = storage._cdata
+        if number not in self._held:
+            self._held[number] = storage._weak_ref()
+        return number
+
+    def __del__(self) -> None:
+        for reference in self._held.values():
+            torch.UntypedStorage._free_weak_ref(reference)
 
     def _joined(self, y: Tensor, mark: Mark) -> Mark:
         """Of a storage of which a part, y, was written over."""
@@ -247,8 +250,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return find_examples(tuple(x.shape), steps, int(x.storage_offset()) * size, tag, self.n)
 
     def _mark(self, x: Tensor) -> Mark:
-        found = self._marks.get(x.untyped_storage()._cdata)
-        return None if found is None else found[1]
+        return self._marks.get(x.untyped_storage()._cdata)
 
     def _mark_input(self, x: Tensor) -> None:
         """A tensor of the batch. One without a row for each example is shared by all."""
@@ -263,8 +265,8 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 mark = tag
                 break
         storage = x.untyped_storage()
-        before = self._marks.get(storage._cdata)
-        self._put(storage, mark if before is None or before[1] == mark else MIXED)
+        before = self._marks.get(storage._cdata, mark)
+        self._marks[self._number(storage)] = mark if before == mark else MIXED
 
     def _reading(self, original: Any) -> Any:
         def read(x: Tensor, *args: Any, **kwargs: Any) -> Any:
