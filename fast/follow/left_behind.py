@@ -14,6 +14,7 @@ from .graph_leaves import carries_gradient
 
 Place = tuple[nn.Module, str]  # an attribute of a module
 PLAIN = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device})  # most attributes
+PYTORCHS_OWN = frozenset(vars(nn.Module()))  # hooks, parameters, buffers
 
 
 class LeftBehind:
@@ -45,7 +46,7 @@ def _attributes(modules: Sequence[nn.Module]) -> Iterator[tuple[Place, Tensor | 
     """Attributes that hold a tensor that could carry a gradient, or a container of such: these, listed."""
     for module in modules:
         for name, x in vars(module).items():
-            if type(x) in PLAIN:
+            if type(x) in PLAIN or name in PYTORCHS_OWN:
                 continue
             if is_users_container(name, x):
                 if x:
