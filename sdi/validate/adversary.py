@@ -50,5 +50,9 @@ def variance(S: Float[Array, "N size D"], weights: Float[Array, "N"], chosen: Pa
 def _best_answer(S: Array, weights: Array, y: Array) -> Array:
     g = np.einsum("nsd,ns->nd", S, S @ y)  # G y of every draw
     g = (g - weights @ g) * np.sqrt(weights)[:, None]
-    _, sizes, vt = np.linalg.svd(g, full_matrices=False)
-    return vt[0] if sizes[0] > 0 else y  # y, where nothing varies
+    wide = len(g) < g.shape[1]
+    sizes, vectors = np.linalg.eigh(g @ g.T if wide else g.T @ g)  # of the smaller side: several times faster than svd
+    if sizes[-1] <= 0:
+        return y  # nothing varies
+    top = vectors[:, -1] @ g if wide else vectors[:, -1]
+    return np.asarray(top / np.linalg.norm(top))

@@ -1,6 +1,7 @@
 """Draws at other sizes than the one asked for: odd and wide m, long and large parameters, names as models have them.
 
-Every draw gets arrays x of its own, of six kinds, and some that stay the same. What it does to |x|^2 is kept:
+Every draw gets some arrays x that stay the same, and one of many batches of random ones, of several kinds: the claim
+holds for every x, so a batch may be used again. What a draw does to |x|^2 is kept:
 
     norms     of the fixed arrays, whose mean must be 1 and whose variance within the claim
     mean      of |S x|^2 over arrays of random signs: its mean must be 1
@@ -12,6 +13,7 @@ in a thousand draws; <S x, S x> alone would take a hundred times as many.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod, sqrt
@@ -33,8 +35,9 @@ FLAT: Shape = (30, 20)
 SEARCHED = (FLAT, 2)  # where adversarial pairs are sought, too: a small m makes dependence of many entries plain
 EACH, MORE = 8, 32  # arrays of a kind; and at SEARCHED, where tails are heavy
 NUMBERS = 1 << 18  # in all of them, at most
-FEWEST = 40  # draws of a size whose tables cost little
-BYTES, LEAST = 1 << 27, 8  # of tables that may be drawn at one size, and draws all the same
+BATCHES, REMEMBERED = 31, 1 << 23  # batches of random arrays that take turns, and numbers in all of them, at most
+FEWEST = 16  # draws of a size whose tables cost little
+BYTES, LEAST = 1 << 15, 8  # of tables that may be drawn at one size, for each draw asked for; and draws all the same
 NAMES = ("core.weight", "model.layers.3.mlp.up.weight", "blocks.1.attn.q.bias", "transformer.h.10.ln.weight")
 
 
@@ -69,7 +72,7 @@ def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
         n = max(subject.draws // share, FEWEST)
         for shape, m in sizes:
             for first in subject.drawn(((shape, m),)):
-                affordable = BYTES // (int(first.nbytes) + 8 * prod(shape))
+                affordable = BYTES * subject.draws // (int(first.nbytes) + 8 * prod(shape))
                 found.append((shape, m, min(n, max(affordable, LEAST))))
     return found
 
@@ -77,17 +80,30 @@ def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
 @lru_cache(maxsize=32)  # scale, unbiasedness and variance look at the same draws
 def sample(subject: Subject, shape: Shape, m: int, n: int) -> Sample:
     rng = subject.rng(23, *shape, m)
-    fixed = _fixed(shape, rng)
     most = MORE if (shape, m) == SEARCHED else EACH
     each = max(1, min(most, NUMBERS // (len(SPREADS) * prod(shape))))
     mean, norms, spread = np.empty(n), np.empty((n, len(FIXED))), np.empty((n, len(SPREADS)))
-    for k in range(n):
+    for k, x in enumerate(_batches(n, shape, each, rng)):
         one = subject.draw(JUDGE + k, shape, m, NAMES[k % len(NAMES)])
-        x = np.concatenate([fixed, _random(shape, each, rng)])
-        z = np.square(np.asarray(one.apply(x), dtype=np.float64)).sum(axis=1)
+        y = np.asarray(one.apply(x), dtype=np.float64)
+        z = np.einsum("ks,ks->k", y, y)
         of_kinds = z[len(FIXED) :].reshape(len(SPREADS), each)
         norms[k], mean[k], spread[k] = z[: len(FIXED)], of_kinds[0].mean(), np.square(of_kinds - 1).mean(axis=1)
     return Sample(shape, m, float(one.variance_factor()), mean, norms, spread)
+
+
+def _batches(n: int, shape: Shape, each: int, rng: np.random.Generator) -> Iterator[Float[Array, "arrays *shape"]]:
+    """n batches of the fixed arrays and `each` random ones of every kind: new ones, or BATCHES in turn if these fit."""
+    fixed, kept = _fixed(shape, rng), []
+    repeat = BATCHES * len(SPREADS) * each * prod(shape) <= REMEMBERED
+    for k in range(n):
+        if repeat and k >= BATCHES:
+            yield kept[k % BATCHES]
+            continue
+        x = np.concatenate([fixed, _random(shape, each, rng)])
+        if repeat:
+            kept.append(x)
+        yield x
 
 
 def _fixed(shape: Shape, rng: np.random.Generator) -> Float[Array, "fixed *shape"]:

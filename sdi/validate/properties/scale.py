@@ -92,7 +92,7 @@ def columns_of(shape: Shape, rng: np.random.Generator) -> list[int]:
     if places.size <= most:
         return [int(k) for k in places.ravel()]
     border = np.unique(np.concatenate([places[0], places[-1], places[:, 0], places[:, -1]]))
-    inside = np.setdiff1d(places, border)
+    inside = places[1:-1, 1:-1].ravel()
     border = border if len(border) <= most else rng.choice(border, most, replace=False)
     some = rng.choice(inside, min(len(inside), most // 8), replace=False) if len(inside) else inside
     powers = [1 << k for k in range(places.size.bit_length()) if 1 << k < places.size and most == MOST]
