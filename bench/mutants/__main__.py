@@ -37,6 +37,7 @@ TESTS = (
     "tests/fast/test_coverage.py",
     "tests/fast/test_exact.py",
     "tests/fast/test_steps.py",
+    "tests/fast/test_twins.py",
     "tests/house/test_docstrings.py",
     "tests/house/test_reference_cases.py",
     "tests/house/test_written_before.py",
