@@ -118,15 +118,12 @@ def test_a_twin_that_gives_another_shape_or_no_tensor_is_refused() -> None:
         made.twin.apply = wrong
         with pytest.raises(SketchMismatch, match=rf"^apply of sketch 'gaussian' must give shape \(2, 6\), got {got}$"):
             made.add_matrix(acc, G, Workspace(CPU, 1 << 20))
-    for verb in ("apply_outer", "apply_rows"):
+    u, v, index = numbers(2, 3, 60), numbers(2, 3, 50), torch.zeros(2, 3, dtype=torch.int64)
+    for verb, add, given in (("apply_outer", "add_outer", (u, v)), ("apply_rows", "add_rows", (index, v))):
         made = TorchSketch(drawn("mask", (60, 50)), CPU, torch.float64)
         setattr(made.twin, verb, lambda *given: torch.zeros(2, 5))
-        u, v = numbers(2, 3, 60), numbers(2, 3, 50)
         with pytest.raises(SketchMismatch, match=rf"^{verb} of sketch 'mask' must give shape \(2, 6\), got \(2, 5\)$"):
-            if verb == "apply_outer":
-                made.add_outer(acc, u, v, Workspace(CPU, 1 << 20))
-            else:
-                made.add_rows(acc, torch.zeros(2, 3, dtype=torch.int64), v, Workspace(CPU, 1 << 20))
+            getattr(made, add)(acc, *given, Workspace(CPU, 1 << 20))
 
 
 class Counting:
@@ -293,7 +290,7 @@ def test_the_cheaper_route_of_a_tensor_sketch_is_taken(make: Any) -> None:
         assert (made.fft_ns(tokens) < made.gemm_ns(tokens)) == (route == "fft")
         called: list[str] = []
         for name in ("fft", "gemm"):
-            setattr(made, f"add_by_{name}", lambda *given, name=name: called.append(name))
+            setattr(made, f"add_by_{name}", lambda *given, name=name, called=called: called.append(name))
         made.add_outer(torch.zeros(1, m), torch.zeros(1, tokens, shape[0]), torch.zeros(1, tokens, shape[1]), None)
         assert called == [route]
     made.fft_ns = made.gemm_ns = lambda tokens: 1.0
@@ -390,7 +387,7 @@ def test_a_buffer_is_used_again_for_what_fits_into_it_and_never_shared_by_two_na
 
 @pytest.mark.skipif(compiled.library() is None, reason="the compiled kernels were not built")
 def test_a_batch_is_cut_into_pieces_for_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most 16 pieces or one an example; by tokens (fft) of at least 64, by rows (gemm); no more threads than pieces."""
+    """At most 16 pieces or one an example; by 64 tokens or more (fft), by rows (gemm); no more threads."""
     made = make_tensor_sketch(TensorSketch.draw((6, 10), 8), CPU, torch.float32)
     assert isinstance(made, NativeTensorSketch)
     seen: list[Any] = []
