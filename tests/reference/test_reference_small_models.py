@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from sdi import Loop, LoopedConfig, SketchMap
 from sdi.reference import (
     Featurizer,
     LoopedTransformer,
+    TokenCrossEntropy,
     body_shapes,
     featurize,
     gradient,
@@ -217,3 +220,44 @@ def test_weights_of_a_checkpoint_make_another_model_and_leave_the_first_alone() 
     assert other.config is model.config
     with pytest.raises(TypeError, match="loop must be an"):
         body_shapes(model, "core")  # type: ignore[arg-type]
+
+
+def test_weights_are_kept_in_double_precision_as_copies() -> None:
+    given = {name: w.astype(np.float32) for name, w in model_of(SMALL).weights.items()}
+    model = LoopedTransformer(SMALL, given)
+    assert all(w.dtype == np.float64 for w in model.weights.values())
+    before = model.weights["head.weight"].copy()
+    given["head.weight"][:] = 0
+    np.testing.assert_array_equal(model.weights["head.weight"], before)
+
+
+def test_losses_and_their_gradients_survive_logits_of_any_size() -> None:
+    """Each token is shifted by its own largest logit: with one shift for all, or away from zero, these overflow."""
+    logits = np.array([[[900.0, 900.0], [-900.0, -900.0]], [[0.0, 0.0], [-800.0, 0.0]]])
+    batch = {"targets": np.array([[0, 1], [0, 1]])}
+    np.testing.assert_allclose(token_cross_entropy.of_logits(logits, batch), [np.log(2), np.log(2) / 2], rtol=1e-13)
+    wanted = [[[-0.25, 0.25], [0.25, -0.25]], [[-0.25, 0.25], [0.0, 0.0]]]
+    np.testing.assert_allclose(token_cross_entropy.dlogits(logits, batch), wanted, rtol=0, atol=1e-15)
+
+
+def test_losses_of_another_precision_are_kept_in_double() -> None:
+    class Single(TokenCrossEntropy):
+        def __call__(self, model: LoopedTransformer, batch: Mapping[str, Any]) -> np.ndarray:
+            return super().__call__(model, batch).astype(np.float32)
+
+    made = featurize(model_of(SMALL), Single(), batch_of(SMALL), loop=SMALL.loop())
+    assert made.losses is not None
+    assert made.losses.dtype == np.float64
+
+
+def test_a_norm_at_the_end_of_a_step_is_taken_there() -> None:
+    """With the identity for a head, what is read out after a step has the moments of its norm."""
+    for norm in ("layer", "rms"):
+        config = replace(SMALL, d=4, classes=4, loop_norm=True, norm_out=False, norm=norm)
+        weights = {**model_of(config).weights, "head.weight": np.eye(4)}
+        weights |= {"loop_norm.weight": np.full(4, 2.0), "loop_norm.bias": np.full(4, 3.0)} if norm == "layer" else {}
+        y = LoopedTransformer(config, weights).forward(batch_of(config))
+        if norm == "layer":
+            assert_close(y.mean(axis=-1), np.full((3, 3), 3.0))
+        np.testing.assert_allclose(((y - y.mean(axis=-1, keepdims=True)) ** 2 if norm == "layer" else y**2).mean(-1),
+                                   4 if norm == "layer" else 1, rtol=1e-3)  # fmt: skip
