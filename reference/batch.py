@@ -48,7 +48,7 @@ def read_inputs(batch: Mapping[str, Any], config: LoopedConfig) -> Inputs:
     if tokens.ndim != 2 or 0 in tokens.shape:
         raise ValueError(f"tokens must have axes (n, L) with at least one example and one token, got {tokens.shape}")
     n, length = tokens.shape
-    _check_range(tokens, "tokens", config.vocab, np.ones_like(tokens, dtype=bool))
+    _check_range(tokens, "tokens", config.vocab)
     if config.positions and length > config.length:
         raise ValueError(
             f"tokens must have at most {config.length} columns, the number of learned positions, got {length}"
@@ -91,7 +91,7 @@ def _integers(batch: Mapping[str, Any], name: str, default: Array | None = None)
     return array.astype(np.int64)
 
 
-def _check_range(array: Array, name: str, size: int, where: Array) -> None:
+def _check_range(array: Array, name: str, size: int, where: Array | bool = True) -> None:
     wrong = np.argwhere(((array < 0) | (array >= size)) & where)
     if len(wrong):
         i, l = wrong[0]

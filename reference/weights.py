@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from sdi.inputs.match_weights import match_names
 from sdi.loop import Loop, check_loop
 
@@ -16,8 +14,7 @@ from .model import LoopedTransformer
 
 def with_weights(model: LoopedTransformer, weights: Mapping[str, Any]) -> LoopedTransformer:
     """A new model of the same config with these weights. weights: arrays or tensors by parameter name."""
-    matched = match_names(weights, model.config.shapes())
-    return LoopedTransformer(model.config, {name: np.asarray(w, dtype=np.float64) for name, w in matched.items()})
+    return LoopedTransformer(model.config, match_names(weights, model.config.shapes()))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from .kernel_mutants import FILE
 from .kernels import kernel_mutants, run_kernels
 from .mutant import Mutant, modules, mutants_of
 from .report import reasons, report
-from .run import OPTIONS, Collected, Outcomes, run_at_import, run_in_place
+from .run import OPTIONS, Collected, Outcomes, Tell, run_at_import, run_in_place
 
 TESTS = (
     "tests/sketch",
@@ -36,7 +36,10 @@ TESTS = (
     "tests/fast/test_compiled.py",
     "tests/fast/test_coverage.py",
     "tests/fast/test_exact.py",
+    "tests/fast/test_sinks.py",
     "tests/fast/test_steps.py",
+    "tests/fast/test_tensor_sketch_routes.py",
+    "tests/fast/test_twins.py",
     "tests/house/test_docstrings.py",
     "tests/house/test_reference_cases.py",
     "tests/house/test_written_before.py",
@@ -123,22 +126,23 @@ def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
         outcomes = Outcomes(file, digest)
         told = _progress(outcomes)
         for one in mutants:
+            if one.key in outcomes.killers:
+                collected.kills[one.path, outcomes.killers[one.key]] += 1
             if one.label in explained and outcomes.of.get(one.key) != "killed":
                 outcomes.tell(one.key, "survived")
         kernels = [one for one in mutants if one.path == FILE and one.key not in outcomes.of]
         left = [one for one in mutants if one.path != FILE and one.key not in outcomes.of]
         left.sort(key=lambda one: one.key)  # a digest: a run that is stopped has seen a fair sample
         print(f"{len(left)} to run, tests of {QUICK:g} CPU seconds", flush=True)
-        run_in_place(collected, left, QUICK, jobs, lambda key, what: told(key, "quick" if what == "survived" else what))
+        run_in_place(
+            collected, left, QUICK, jobs, lambda key, what, by: told(key, "quick" if what == "survived" else what, by)
+        )
         left = [one for one in mutants if outcomes.of.get(one.key) == "quick"]
         print(f"{len(left)} to run, tests of {SLOW:g} CPU seconds", flush=True)
         run_in_place(collected, left, SLOW, jobs, told)
         print(f"{len(kernels)} kernels to compile and run", flush=True)
         run_kernels(collected, kernels, SLOW, jobs, home, told)
-        orders = {
-            path: collected.order(lambda test, path=path: any(p == path for p, _, _ in test.calls), SLOW)  # type: ignore[misc]
-            for path in modules(top)
-        }
+        orders = {path: collected.order(path, SLOW) for path in modules(top)}
         (home / "orders.json").write_text(json.dumps([digest, orders]))
 
     code = pytest.main([*OPTIONS, "--rootdir", str(top), *TESTS], plugins=[Collected(top, home, work)])
@@ -154,11 +158,11 @@ def _imported(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
     run_at_import(top, orders, left, 10 + 5 * SLOW, jobs, _progress(outcomes))
 
 
-def _progress(outcomes: Outcomes) -> Callable[[str, str], None]:
+def _progress(outcomes: Outcomes) -> Tell:
     begun, count = time.monotonic(), dict.fromkeys(("killed", "survived", "unseen", "import", "quick"), 0)
 
-    def tell(key: str, outcome: str) -> None:
-        outcomes.tell(key, outcome)
+    def tell(key: str, outcome: str, killer: str) -> None:
+        outcomes.tell(key, outcome, killer)
         count[outcome] += 1
         if sum(count.values()) % 20 == 0:
             print(f"{time.monotonic() - begun:.0f} s: {count}", flush=True)

@@ -16,17 +16,25 @@ from typing import TypeVar
 
 T = TypeVar("T")
 MEMORY = 6 << 30  # bytes that a child may take beside what it has
+NOTE = "note"  # a file in a child's own folder
 PATIENCE = 20  # wall-clock seconds for each CPU second that a child may take: the machine may be busy
 
 
 def in_child(work: Callable[[], bool | None], seconds: float) -> str:
     """Run `work` in a child: "passed" (True), "failed" (False, or an exception), "undecided" (None), or "stopped" (by a
     signal, or at the limit of CPU seconds)."""
-    return next(outcome for _, outcome in in_children([(0, work, seconds)], 1))
+    return next(outcome for _, outcome, _ in in_children([(0, work, seconds)], 1))
 
 
-def in_children(jobs: Iterable[tuple[T, Callable[[], bool | None], float]], at_once: int) -> Iterator[tuple[T, str]]:
-    """Run jobs (name, work, CPU seconds) in children, so many at once; yields names with outcomes as they end."""
+def leave_note(text: str) -> None:
+    """In a child: a text that `in_children` yields beside the outcome."""
+    (Path(tempfile.gettempdir()) / NOTE).write_text(text)
+
+
+def in_children(
+    jobs: Iterable[tuple[T, Callable[[], bool | None], float]], at_once: int
+) -> Iterator[tuple[T, str, str]]:
+    """Run jobs (name, work, CPU seconds) in children, so many at once; yields name, outcome and note as they end."""
     waiting = iter(jobs)
     running: dict[int, tuple[T, Path, float]] = {}
     more = True
@@ -52,9 +60,10 @@ def in_children(jobs: Iterable[tuple[T, Callable[[], bool | None], float]], at_o
                 done, status = os.waitpid(pid, 0)
             if done:
                 del running[pid]
+                note = (home / NOTE).read_text() if (home / NOTE).exists() else ""
                 shutil.rmtree(home, ignore_errors=True)
                 code = os.waitstatus_to_exitcode(status)
-                yield name, {0: "passed", 1: "failed", 3: "undecided"}.get(code, "stopped")
+                yield name, {0: "passed", 1: "failed", 3: "undecided"}.get(code, "stopped"), note
         time.sleep(0.002)
 
 

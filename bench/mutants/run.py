@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import FunctionType
 
 import pytest
 
-from .fork import in_children
+from .fork import in_children, leave_note
 from .live import (
     Change,
     Place,
@@ -29,7 +30,7 @@ OPTIONS = (
     "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=no",
     "-W", "ignore::pytest.PytestAssertRewriteWarning",  # hypothesis is imported before pytest begins
 )  # fmt: skip
-Tell = Callable[[str, str], None]  # a mutant's key and what became of it
+Tell = Callable[[str, str, str], None]  # a mutant's key, what became of it, and the test that killed it
 Job = tuple[str, Callable[[], bool | None], float]
 
 
@@ -41,6 +42,7 @@ class Collected:
         self.items: dict[str, pytest.Item] = {}
         self.living: dict[Place, list[FunctionType]] = {}
         self.tests: dict[str, Test] = {}
+        self.kills: Counter[tuple[str, str]] = Counter()  # by a module's path and a test's name
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -55,11 +57,19 @@ class Collected:
         self.work(self)
         return True
 
-    def order(self, sees: Callable[[Test], bool], budget: float) -> list[str]:
-        """The tests that see something, the quickest first, as many as fit into so many CPU seconds."""
+    def order(self, path: str, budget: float, places: Collection[Place] | None = None) -> list[str]:
+        """The tests that call any of these places of the module at `path` (None: all of it), as many as fit into so
+        many CPU seconds: first those that killed mutants of it, by their kills a second; then the quickest."""
         chosen: list[str] = []
         total = 0.0
-        for name in sorted((name for name, test in self.tests.items() if sees(test)), key=self._seconds):
+
+        def rank(name: str) -> tuple[float, float]:
+            return -self.kills[path, name] / max(self._seconds(name), 0.01), self._seconds(name)
+
+        def sees(test: Test) -> bool:
+            return any(place[0] == path if places is None else place in places for place in test.calls)
+
+        for name in sorted((name for name, test in self.tests.items() if sees(test)), key=rank):
             total += self._seconds(name)
             if total > budget and chosen:
                 break
@@ -67,10 +77,12 @@ class Collected:
         return chosen
 
     def passes(self, names: Sequence[str]) -> bool:
-        """Whether all of these pass; stops at the first that does not."""
-        following = [*names[1:], None]
-        return all(run_test(self.items[a], None if b is None else self.items[b])
-                   for a, b in zip(names, following, strict=True))  # fmt: skip
+        """Whether all of these pass; stops at the first that does not, and leaves its name as a note."""
+        for name, after in zip(names, [*names[1:], None], strict=True):
+            if not run_test(self.items[name], None if after is None else self.items[after]):
+                leave_note(name)
+                return False
+        return True
 
     def time_of(self, names: Sequence[str]) -> float:
         return sum(map(self._seconds, names))
@@ -86,14 +98,11 @@ def run_in_place(collected: Collected, mutants: Sequence[Mutant], budget: float,
     def jobs() -> Iterator[Job]:
         for mutant in mutants:
             changes = changed_functions(top, mutant.path, mutant.source)
-            if changes and replaceable(changes, living):
-                places = {place for place, _ in changes}
-                names = collected.order(lambda test, places=places: not places.isdisjoint(test.calls), budget)  # type: ignore[misc]
-            else:
+            if changes is not None and not (changes and replaceable(changes, living)):
                 changes = None
-                names = collected.order(lambda test, of=mutant.path: any(p == of for p, _, _ in test.calls), budget)  # type: ignore[misc]
+            names = collected.order(mutant.path, budget, None if changes is None else {place for place, _ in changes})
             if not names:
-                tell(mutant.key, "unseen")
+                tell(mutant.key, "unseen", "")
                 continue
 
             def work(
@@ -109,8 +118,10 @@ def run_in_place(collected: Collected, mutants: Sequence[Mutant], budget: float,
 
             yield mutant.key, work, 1 + 4 * collected.time_of(names)
 
-    for key, outcome in in_children(jobs(), at_once):
-        tell(key, {"passed": "survived", "undecided": "import"}.get(outcome, "killed"))
+    paths = {mutant.key: mutant.path for mutant in mutants}
+    for key, outcome, killer in in_children(jobs(), at_once):
+        collected.kills[paths[key], killer] += 1
+        tell(key, {"passed": "survived", "undecided": "import"}.get(outcome, "killed"), killer)
 
 
 def run_at_import(
@@ -130,8 +141,8 @@ def run_at_import(
 
             yield mutant.key, work, seconds
 
-    for key, outcome in in_children(jobs(), at_once):
-        tell(key, "survived" if outcome == "passed" else "killed")
+    for key, outcome, _ in in_children(jobs(), at_once):
+        tell(key, "survived" if outcome == "passed" else "killed", "")
 
 
 class _Ordered:
@@ -152,12 +163,15 @@ class Outcomes:
     def __init__(self, file: Path, tests: str = "") -> None:
         self.file, self.tests = file, tests
         self.of: dict[str, str] = {}
+        self.killers: dict[str, str] = {}  # tests, by a mutant's key
         for line in file.read_text().splitlines() if file.exists() else []:
-            key, outcome, by = json.loads(line) if line.endswith("]") else ("", "", "")
+            key, outcome, by, *killer = json.loads(line) if line.endswith("]") else ("", "", "")
             if outcome == "killed" or by == tests or not tests:
                 self.of[key] = outcome
+                if any(killer):
+                    self.killers[key] = killer[0]
 
-    def tell(self, key: str, outcome: str) -> None:
+    def tell(self, key: str, outcome: str, killer: str = "") -> None:
         self.of[key] = outcome
         with self.file.open("a") as out:
-            print(json.dumps([key, outcome, self.tests]), file=out)
+            print(json.dumps([key, outcome, self.tests, killer]), file=out)

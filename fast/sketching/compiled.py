@@ -31,24 +31,25 @@ LONG = 1024  # tokens of the gemm route that are copied at a time
 PARTS = 16  # pieces of work that a batch is cut into, so that all cores have some
 
 
+def _fields(numbers: str, addresses: str) -> list[tuple[str, type]]:
+    """The fields of a struct: whole numbers, then addresses."""
+    return [(name, ctypes.c_longlong) for name in numbers.split()] + [
+        (name, ctypes.c_void_p) for name in addresses.split()
+    ]
+
+
 class Tables(ctypes.Structure):
     """The struct `Tables` of tensor_sketch.c: a sketch's buckets, signs and transform, as addresses."""
 
-    _fields_ = [(name, ctypes.c_longlong) for name in ("m", "rows", "cols", "passes")] + [
-        (name, ctypes.c_void_p)
-        for name in ("row_buckets", "col_buckets", "order", "radices", "row_signs", "col_signs", "twiddles")
-    ]
+    _fields_ = _fields("m rows cols passes", "row_buckets col_buckets order radices row_signs col_signs twiddles")
 
 
 class Work(ctypes.Structure):
     """The struct `Work` of tensor_sketch.c: what one call reads and writes, and its sizes."""
 
-    _fields_ = [
-        (name, ctypes.c_longlong)
-        for name in (
-            "n", "tokens", "parts", "width", "threads", "acc_stride", "u_example", "u_token", "v_example", "v_token"
-        )
-    ] + [(name, ctypes.c_void_p) for name in ("acc", "u", "v", "sums", "scratch")]  # fmt: skip
+    _fields_ = _fields(
+        "n tokens parts width threads acc_stride u_example u_token v_example v_token", "acc u v sums scratch"
+    )
 
 
 @cache

@@ -52,7 +52,7 @@ class TorchHadamard:
     def apply_rows(self, index: Int[Tensor, "n T"], v: Float[Tensor, "n T d_in"]) -> Float[Tensor, "n m"]:
         """The transform of one_hot(i) is column i of H: signs by the parity of the bits that row and i share."""
         common = index[..., None] & self.out_at  # (n, T, m)
-        for shift in (32, 16, 8, 4, 2, 1):
+        for shift in (16, 8, 4, 2, 1):  # rows are below 2^32
             common = common ^ (common >> shift)
         a = (1 - 2 * (common & 1)).to(v.dtype) * self.out_signs[index][..., None]
         b = walsh_hadamard(v * self.in_signs)

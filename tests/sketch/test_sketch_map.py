@@ -306,3 +306,76 @@ def test_what_does_not_fit_is_refused(call, error, message):
 
 def test_the_right_shapes_are_not_refused():
     handmade().check_shapes({"b": (2,), "v": [9], "w": (3, 4)})
+
+
+class Plain:
+    """A sketch that only has what the protocol asks for, and no identity of its own."""
+
+    shape, size, nbytes = (2, 3), 4, 0
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    @classmethod
+    def draw(cls, shape, m, *, seed, name):
+        return cls("plain")
+
+    def tables(self):
+        return {"any": np.arange(3)}
+
+    def apply(self, x):
+        return np.zeros((*x.shape[:-2], 4))
+
+    def apply_outer(self, u, v):
+        return np.zeros((*u.shape[:-2], 4))
+
+    def variance_factor(self):
+        return 1.0
+
+
+def test_sketches_without_an_identity_are_told_apart_by_what_they_hold():
+    one, same, other = (SketchMap({"w": Plain(kind)}, {"w": (2, 3)}) for kind in ("a", "a", "b"))
+    assert one == same
+    assert one != other
+    assert hash(one) == hash(same)
+    assert len({one, same, other}) == 2
+    assert one.blocks == (("w", (2, 3), 0, 4),)
+
+
+def test_a_record_of_a_users_sketch_keeps_the_identity_it_was_written_with():
+    drawn = SketchMap.draw({"w": (4, 3), "v": (9,), "b": (4,)}, 4, sketch={"w": PlainOfFour, "*": "tensor"})
+    back = SketchMap.from_json(drawn.to_json())
+    assert back == drawn
+    assert back.identity == drawn.identity
+    assert type(back.sketches["w"]).__name__ == "RecordedSketch"
+    assert SketchMap.from_json(back.to_json()) == drawn
+
+
+class PlainOfFour(Plain):
+    shape = (4, 3)
+
+
+def test_widths_of_their_own_come_back_also_where_some_or_all_sketches_are_a_users():
+    shapes, widths = {"w": (4, 3), "v": (9,), "b": (4,)}, {"w": 4, "v": 5, "b": 4}
+    for sketch in ({"w": PlainOfFour, "*": "tensor"}, {"w": "tensor", "b": PlainOfFour, "*": "tensor"}):
+        drawn = SketchMap.draw(shapes, widths, sketch=sketch)
+        assert isinstance(drawn.sketches["b"], Keep)
+        back = SketchMap.from_json(drawn.to_json())
+        assert back == drawn
+        assert back.recipe["m"] == widths
+    alone = SketchMap.draw({"w": (4, 3)}, {"w": 4}, sketch=PlainOfFour)
+    assert SketchMap.from_json(alone.to_json()) == alone
+
+
+def test_a_file_that_lacks_a_users_sketch_is_refused():
+    drawn = SketchMap.draw({"w": (4, 3), "v": (9,)}, 4, sketch={"w": PlainOfFour, "*": "tensor"})
+    with pytest.raises(
+        SketchMismatch, match=r"the file says nothing of the sketch of 'w', of class '.*PlainOfFour': it"
+    ):
+        SketchMap.from_json(altered(drawn, lambda spec: spec.pop("sketches")))
+
+
+def test_a_family_of_hashes_is_refused_where_the_sketch_has_none():
+    wanted = r"^family must be 'table' where sketch is not 'tensor', got 'polynomial' and sketch='mask'$"
+    with pytest.raises(ValueError, match=wanted):
+        SketchMap.draw({"w": (9, 9)}, 4, family="polynomial", sketch="mask")
