@@ -90,7 +90,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._inner: set[int] = set()  # what replayed calls have made
         self.escaped = False  # whether Python has seen a value that depends on examples
         self._marks: dict[int, Mark] = {}  # of storages, by number
-        self._held: dict[int, int] = {}  # a weak reference to each: it keeps a number from being used again
+        self._held: dict[int, Any] = {}  # a weak reference to each: it keeps a number from being used again
         self._known: dict[Any, list[Mark]] = {}
         for _, x in leaves(batch):
             if isinstance(x, Tensor):
@@ -232,7 +232,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __del__(self) -> None:
         for reference in self._held.values():
-            torch.UntypedStorage._free_weak_ref(reference)
+            torch.UntypedStorage._free_weak_ref(reference)  # type: ignore[no-untyped-call]
 
     def _joined(self, y: Tensor, mark: Mark) -> Mark:
         """Of a storage of which a part, y, was written over."""
