@@ -9,7 +9,7 @@ nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal
@@ -25,11 +25,12 @@ from ..guard.arena import Arena
 from ..guard.memory import Meter
 from ..sketching.sinks import Sink, Slot
 from .body import Body
+from .by_name import ByName
 from .call import Call
 from .deliver import Delivery
 from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
 from .left_behind import LeftBehind
-from .plan import NeedsEnclosing, Plan, Unit, batch_axis, refuse_replaced
+from .plan import BY_NAME, NeedsEnclosing, Plan, Unit, batch_axis, refuse_replaced
 from .row_proof import RowProof
 from .row_rules import UNKNOWN, Block
 from .value_proof import ValueProof
@@ -61,6 +62,7 @@ class Tracer(Delivery):
         self.early_calls: Counter[str] = Counter()  # before the first step
         self.wrapped: dict[nn.Module, Any] = {}  # the forwards that recompute has put in place
         self.proof: ValueProof | None = None
+        self.by_name: ByName | None = None
         self._units = 0  # calls of units that will be run again, of which one is within another
         self._watched: list[tuple[Any, int, Shown]] = []  # outputs: node, place, whether a block tells their rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
@@ -79,6 +81,8 @@ class Tracer(Delivery):
         with ExitStack() as stack:
             on = stack.enter_context  # a hook's handle takes it off again
             for unit in self.plan.units:
+                if unit.route == BY_NAME:
+                    continue
                 on_unit, native = partial(self._on_unit, unit), unit.native is not None
                 on(unit.module.register_forward_hook(on_unit, prepend=native, with_kwargs=True))
                 if not native:
@@ -101,6 +105,7 @@ class Tracer(Delivery):
                 self._watched.clear()
                 self.wrapped.clear()
                 self.given.clear()
+                self.by_name = None
 
     def begin(self, n: int) -> None:
         """The forward pass has ended with n losses: gradients may come."""
@@ -183,6 +188,19 @@ class Tracer(Delivery):
         finally:
             self._units -= 1
 
+    @property
+    def in_unit(self) -> bool:
+        """Whether a unit is being called that will be run again."""
+        return self._units > 0
+
+    def count_calls(self, names: Sequence[str]) -> None:
+        """Uses of parameters, by a call or by name, in the step that is going on or outside."""
+        self.calls.update(names)
+        if self.slot is None:
+            self.outside_calls.update(names)
+            if not self.steps_seen:
+                self.early_calls.update(names)
+
     @contextmanager
     def pulling(self) -> Iterator[None]:
         """A rebuilt graph is pulled back: forward calls seen now are checkpointing again."""
@@ -237,8 +255,10 @@ class Tracer(Delivery):
         if not self.counting or not torch.is_grad_enabled():
             return
         for name in unit.parameters:
-            around = [other.module for other in self.plan.serving(name)]
-            if not any(call.module is other for call, _ in self._open for other in around):
+            serving = self.plan.serving(name)
+            if any(other.route == BY_NAME for other in serving):
+                continue
+            if not any(call.module is other.module for call, _ in self._open for other in serving):
                 raise CoverageError(
                     f"body parameter {name!r} cannot be covered: module {unit.name!r} is called outside of the module "
                     "around it, which has to serve its parameters because its own calls do not carry one row for each "
@@ -255,11 +275,7 @@ class Tracer(Delivery):
         if self._busy:
             return None
         if self.counting:
-            self.calls.update(unit.parameters)
-            if self.slot is None:
-                self.outside_calls.update(unit.parameters)
-                if not self.steps_seen:
-                    self.early_calls.update(unit.parameters)
+            self.count_calls(unit.parameters)
         if not torch.is_grad_enabled():
             return None
         refuse_transforms()
@@ -316,6 +332,15 @@ class Tracer(Delivery):
         for x in inputs:
             if isinstance(x, Tensor) and self.counting:
                 self.meter.add(x)
+
+    def hook_node(self, node: Any, before: Callable[[tuple[Tensor | None, ...]], None]) -> None:
+        """Call a function with the gradients of a node's outputs, when our pass comes by."""
+
+        def in_our_pass(gradients: tuple[Tensor | None, ...]) -> None:
+            if self.in_our_pass:
+                before(gradients)
+
+        self._hooks.append(node.register_prehook(in_our_pass))
 
     def _hook(self, y: Tensor, deliver: Callable[[Tensor, Block], None], shown: Shown) -> None:
         """In the backward pass, a call only rebuilds a graph for the user's checkpoint: the first one has the hook.

@@ -79,6 +79,7 @@ class OtherGradients(AuditError):
     """The calls of some parameters' modules do not give their gradients, example by example."""
 
     parameters: tuple[str, ...] = ()
+    mixed = False  # whether the model or the loss seems to mix examples
 
 
 def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
@@ -281,6 +282,7 @@ def _own_losses(featurizer: Audited, batch: Any, features: Features, tolerance: 
             "statistics, a mean over the batch), has them in another order or not on the first axis, or a hook changes "
             "gradients otherwise than in proportion; so an example's own gradient is not defined"
         )
+        mixed.mixed = True
         off = np.abs(again.g / weights[:, None] - features.g)
         mixed.parameters = tuple(
             b.name
