@@ -33,6 +33,7 @@ from .left_behind import LeftBehind
 from .plan import BY_NAME, NeedsEnclosing, Plan, Unit, batch_axis, refuse_replaced
 from .row_proof import RowProof
 from .row_rules import UNKNOWN, Block
+from .step_count import StepCount
 from .value_proof import ValueProof
 
 Phase = Literal["forward", "backward"]
@@ -49,8 +50,7 @@ class Tracer(Delivery):
         self.model, self.plan, self.meter, self.arena = model, plan, meter, arena
         self.phase: Phase = "forward"
         self.slot: Slot = None
-        self.step = 0
-        self.steps_seen = 0
+        self.count = StepCount(body.inner)
         self.unreached: set[str] = set()  # parameters that autograd does not reach either
         self.draws = False  # whether the pass drew random numbers
         self.losses = torch.zeros(0)
@@ -93,6 +93,8 @@ class Tracer(Delivery):
                 on(unit.module.register_forward_pre_hook(partial(self._on_absorbed, unit), prepend=True))
             if all(step is not self.model for step in self.body.steps):
                 on(self.model.register_forward_pre_hook(self._on_model, prepend=True))
+            if self.body.cycle is not None:
+                on(self.body.cycle.register_forward_pre_hook(self._on_cycle, prepend=True))
             for step in self.body.steps:
                 on(step.register_forward_pre_hook(self._on_step, prepend=True))
             if self.body.end is not None:
@@ -106,6 +108,10 @@ class Tracer(Delivery):
                 self.wrapped.clear()
                 self.given.clear()
                 self.by_name = None
+
+    @property
+    def steps_seen(self) -> int:
+        return self.count.seen
 
     def begin(self, n: int) -> None:
         """The forward pass has ended with n losses: gradients may come."""
@@ -225,14 +231,21 @@ class Tracer(Delivery):
 
     def _on_model(self, module: nn.Module, args: Any) -> None:
         if self.counting:
-            if self.step and self.body.calls == "one":
+            if self.count.step and self.body.calls == "one":
                 raise CoverageError(
-                    f"the loss calls the model again after {self.step} steps, so a step may mean two things; write "
-                    "Loop(..., calls='restart') to count the steps of each call from 1, calls='continue' to count on"
+                    f"the loss calls the model again after {self.count.step} steps, so a step may mean two things; "
+                    "write Loop(..., calls='restart') to count the steps of each call from 1, calls='continue' to "
+                    "count on"
                 )
             self.slot = None
-            if self.body.calls != "continue":
-                self.step = 0
+            if self.body.calls == "continue":
+                self.count.begin_cycle()
+            else:
+                self.count.restart()
+
+    def _on_cycle(self, module: nn.Module, args: Any) -> None:
+        if self.counting:
+            self.count.begin_cycle()
 
     def _on_step(self, module: nn.Module, args: Any) -> None:
         if self.counting:
@@ -242,9 +255,7 @@ class Tracer(Delivery):
                     f"a step begins within a call of a {type(module).__name__} that is to be run again as a part of "
                     "one step: the module calls itself; use memory='hooks'"
                 )
-            self.slot = self.step
-            self.step += 1
-            self.steps_seen = max(self.steps_seen, self.step)
+            self.slot = self.count.begin_step() - 1
 
     def _on_end(self, module: nn.Module, args: Any) -> None:
         if self.counting:

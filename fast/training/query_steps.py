@@ -83,7 +83,7 @@ def _batch_gradients(
         if not placed.steps_seen:
             raise ValueError(NO_STEP)
         losses = losses.mean()[None] if together else losses
-        of = [slots[t] for t in sorted(slots)]
+        of = [at(t) for t in range(placed.steps_seen + 1)]  # a cycle may lack some
         out = []
         for loss in losses:
             grads = torch.autograd.grad(loss, of, retain_graph=True, allow_unused=True)
