@@ -139,6 +139,11 @@ def _forward_and_back(
     with torch.enable_grad(), tracer.meter.watching(), watching, named or nullcontext():
         losses = loss(model, batch)
     n, tracer.proof = _examples(losses), None
+    if ids and len(ids) != n:
+        raise ValueError(
+            f"the loss gave {n} values for a batch of {len(ids)} examples; examples must be the first axis of a "
+            "batch's arrays: turn sequence-first data around in the loader, and back in the loss"
+        )
     tracer.leaked = proof is not None and proof.leaked
     tracer.losses = losses.detach()
     tracer.uses = proof.uses if proof else Counter()
