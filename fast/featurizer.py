@@ -143,22 +143,29 @@ class Featurizer:
         return {b.name for b in features.blocks if any(part[..., b.start : b.stop].any() for part in parts)}
 
     def _enclosed(self, batch: Any, ids: Sequence[str], error: OtherGradients) -> Features:
-        """Try once more with the modules around: rows may not be examples, or a weight is used by name as well."""
-        before = self.plan
+        """Try again with the modules around, where rows may not be examples; then, by name, one parameter after another
+        that is used by name as well."""
+        first, before, last = error, self.plan, self.plan
         try:
             for name in error.parameters:
                 for unit in [unit for unit in self.plan.serving(name) if unit.native is not None]:
                     self.plan = self.plan.enclose(
-                        self.model, self.body, unit, [name], "its calls do not give its gradient"
+                        self.model, self.body, unit, [name], "its calls do not give its gradient", error.mixed
                     )
-            if self.plan is before:
-                raise error
-            features = self.features(batch, ids)
-            audit_features(self, batch, features)
-            return features
+            while True:
+                if self.plan is last:
+                    if error.mixed or set(error.parameters) <= set(self.plan.by_name):
+                        raise error
+                    self.plan = self.plan.name_too(self.model, self.body, error.parameters)
+                try:
+                    features = self.features(batch, ids)
+                    audit_features(self, batch, features)
+                    return features
+                except OtherGradients as again:
+                    error, last = again, self.plan
         except (AuditError, CoverageError):
             self.plan = before
-            raise error from None
+            raise first from None
 
     def features(self, batch: Any, ids: Sequence[str] = (), part: bool = False, prove: bool = False) -> Features:
         """The Features of a batch, not audited. If a pass goes over the memory budget, it is run again with recompute,

@@ -102,6 +102,10 @@ def _check_loop(loop: Loop, body: Mapping[str, Any]) -> None:
         raise ValueError(f"loop.step must be {STEP!r}, the module that begins a step of this model, got {loop.step!r}")
     if loop.end is not None and loop.end not in AFTER_THE_LOOP:
         raise ValueError(f"loop.end must be one of {(None, *AFTER_THE_LOOP)} for this model, got {loop.end!r}")
+    if loop.inner is not None:
+        raise ValueError(
+            f"loop.inner must be None for this model, which has no loop within its loop, got {loop.inner!r}"
+        )
     late = [name for name in body if name.startswith(AFTER_THE_LOOP)]
     if late and loop.end != "coda":
         raise ValueError(

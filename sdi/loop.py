@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from sdi.arguments import one_of
+from sdi.arguments import at_least_one, one_of, whole
 from sdi.errors import CoverageError, nearest_or_first
 
 Calls = Literal["one", "restart", "continue"]
@@ -29,6 +29,10 @@ class Loop:
     calls: what it means if the loss calls the model more than once (rounds of deep supervision, rollouts, pairs). "one"
     refuses, because two things can be meant: "restart" counts the steps of every call from 1, so that rounds add up
     step by step; "continue" counts on, so that the first step of the second round follows the last of the first.
+    cycle: of a loop within a loop (H cycles of L steps each), the module whose every call begins the next cycle, by
+    name or as a module; it may also be the one that ends each. None, with `inner` and calls="continue": each call of
+    the model is a cycle. inner: how many steps a cycle may have. Step k of cycle c is number (c - 1) * inner + k,
+    whatever the other cycles had, so `result.nested()` has an axis for each; what a shorter cycle lacks is zero.
 
     >>> Loop(body="core", step="core").body
     ('core',)
@@ -38,6 +42,8 @@ class Loop:
     step: Any
     end: Any = None
     calls: Calls = "one"
+    cycle: Any = None
+    inner: int | None = None
 
     def __post_init__(self) -> None:
         # A ModuleList iterates over its children and a ModuleDict over its keys, yet each is one module.
@@ -51,6 +57,14 @@ class Loop:
         if isinstance(self.step, (list, tuple)):
             object.__setattr__(self, "step", steps if len(steps) > 1 else steps[0])
         one_of("calls", self.calls, CALLS)
+        if self.inner is not None:
+            at_least_one("inner", whole("inner", self.inner))
+        marked = self.cycle is not None or self.calls == "continue"
+        if (self.cycle is not None and self.inner is None) or (self.inner is not None and not marked):
+            raise ValueError(
+                "a loop within a loop needs both what begins a cycle (cycle=..., or calls='continue' for the calls of "
+                f"the model) and how many steps it may have (inner=...), got cycle={self.cycle!r}, inner={self.inner!r}"
+            )
         object.__setattr__(self, "body", body)
 
     @property

@@ -22,6 +22,8 @@ class Body:
     steps: tuple[nn.Module, ...]
     end: nn.Module | None
     calls: str = "one"  # of the model, within one loss
+    cycle: nn.Module | None = None
+    inner: int | None = None
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -53,7 +55,8 @@ def find_body(model: nn.Module, loop: Loop) -> Body:
     _refuse_compiled_calls(names, chosen)
     end = None if loop.end is None else _module(loop.end, names, "end")
     steps = tuple(dict.fromkeys(_module(entry, names, "step") for entry in loop.steps))
-    return Body(parameters, steps, end, loop.calls)
+    cycle = None if loop.cycle is None else _module(loop.cycle, names, "cycle")
+    return Body(parameters, steps, end, loop.calls, cycle, loop.inner)
 
 
 def _module(entry: Any, names: dict[str, nn.Module], role: str) -> nn.Module:

@@ -31,7 +31,7 @@ from .plan import NeedsEnclosing, Unit, batch_axis
 from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
 from .row_proof import RowProof
-from .row_rules import Block
+from .row_rules import SHARED, Block
 
 NO_ROWS = "its call does not carry one row for each of the {} examples"
 
@@ -66,7 +66,7 @@ class Delivery:
             if self.owners.weighing:
                 self.owners.record(key, rows)
             elif not self.tells_rows(lead, delta.numel(), block):
-                owners = self._weighed(unit, key, rows)
+                owners = self._weighed(unit, key, rows, block)
             elif lead[0] != self.n or self.n * block != delta.numel():
                 owners = rows_by_block(len(rows), rows[0].numel(), block, self.n).to(delta.device)
         if self.owners.weighing:
@@ -95,12 +95,12 @@ class Delivery:
                 "memory='hooks'"
             )
 
-    def _weighed(self, unit: Unit, key: Any, rows: Tensor) -> Tensor:
+    def _weighed(self, unit: Unit, key: Any, rows: Tensor, block: Block) -> Tensor:
         """Whose rows these are, by values."""
         try:
             owners = self.owners.of(key, rows)
         except MixedRows:
-            raise NeedsEnclosing(unit, NO_ROWS.format(self.n)) from None
+            raise NeedsEnclosing(unit, NO_ROWS.format(self.n), mixed=block != SHARED) from None
         if self.moved is None:
             self.moved = displaced(owners, self.n)
         return owners
@@ -117,8 +117,8 @@ class Delivery:
         owners = None
         if not self.shows_axis(tuple(delta.shape), axis, block):
             if delta.dim() <= axis:
-                raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
-            found = self._weighed(unit, (key, k), rows_of(delta.movedim(axis, 0), lead))
+                raise NeedsEnclosing(unit, NO_ROWS.format(self.n), mixed=block != SHARED)
+            found = self._weighed(unit, (key, k), rows_of(delta.movedim(axis, 0), lead), block)
             if not axis:
                 owners = found
             elif len(found) != self.n or not in_order(found, self.n):  # replay tells apart along the first axis only
@@ -137,6 +137,13 @@ class Delivery:
                 f"module {unit.name!r} cannot be run again as it was called ({type(error).__name__}: {error}), which "
                 f"{unit.parameters} need; it seems to keep state between calls, such as a count of steps"
             ) from error
+
+    def deliver_whole(self, name: str, slot: Slot, G: Tensor) -> None:
+        """The gradients of every example, (n, ...), of a parameter that is followed by name."""
+        self.dtypes.add(G.dtype)
+        self.delivered[name] += 1
+        with torch.no_grad():
+            self.sinks[name].whole(slot, G)
 
     def _serve(self, unit: Unit, delta: Tensor, route: Callable[[], Collection[str] | None]) -> None:
         self.dtypes.add(delta.dtype)

@@ -24,15 +24,20 @@ from ..guard.restore_model import unharmed
 from ..sketching.sinks import Sink
 from .batches import count_examples
 from .body import Body
+from .by_name import ByName, NeedsEachAlone
 from .deliver import NO_ROWS
 from .owners import NeedsWeighing, loss_weights
-from .plan import NeedsEnclosing, Plan
+from .plan import BY_NAME, NeedsEnclosing, Plan
 from .recompute import recomputing
 from .tracer import Tracer
 from .value_proof import ValueProof
 
 Loss = Callable[[Any, Any], Tensor]
 NEVER_CALLED = "its module was never called, or by .forward(...), which no hook sees"
+NO_STEP = (
+    "the step module was never called by loss(model, batch); Loop(step=...) must name one that is, and that is not "
+    "called by its .forward(...), which no hook sees: call the module itself"
+)
 MIXED = (
     "rows of a call of {!r} follow the losses of more than one of the {} examples: the model or the loss mixes "
     "examples (batch statistics, a mean over the batch), so an example's own gradient is not defined; or all examples "
@@ -69,6 +74,7 @@ def run_pass(
         random = RandomState()
         idle: set[str] = set()  # parameters whose modules this batch does not call
         unreached: set[str] = set()
+        each_alone = False  # whether what is used by name takes a backward pass for each example
         first = plan
         while True:
             random.restore()
@@ -77,15 +83,20 @@ def run_pass(
             tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)), arena)
             units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
             own = no_checkpoints() if memory.recompute else nullcontext()  # a unit's second run would be a third
+            named = {name: body.parameters[name] for name in plan.by_name}
             try:
                 with tracer.attached(), own, units:
+                    tracer.by_name = ByName(named, tracer, each_alone) if named else None
                     _forward_and_back(model, loss, batch, tracer, part, idle, ids, weigh, prove, reached)
             except NeedsWeighing:  # under recompute, some rows are first seen in the backward pass
                 weigh = True
                 continue
+            except NeedsEachAlone:
+                each_alone = True
+                continue
             except NeedsEnclosing as error:
                 try:
-                    plan = plan.enclose(model, body, error.unit, error.parameters, error.why)
+                    plan = plan.enclose(model, body, error.unit, error.parameters, error.why, error.mixed)
                 except CoverageError as failure:
                     if tracer.owners.weighed and error.why == NO_ROWS.format(tracer.n):
                         raise AuditError(MIXED.format(error.unit.name, tracer.n)) from failure
@@ -123,15 +134,22 @@ def _forward_and_back(
 ) -> None:
     proof = ValueProof(batch, count_examples(batch), tracer.body.parameters) if prove else None
     tracer.proof = proof
-    with torch.enable_grad(), tracer.meter.watching(), proof.watching() if proof else nullcontext():
+    named = tracer.by_name
+    watching = proof.watching() if proof else nullcontext()
+    with torch.enable_grad(), tracer.meter.watching(), watching, named or nullcontext():
         losses = loss(model, batch)
     n, tracer.proof = _examples(losses), None
+    if ids and len(ids) != n:
+        raise ValueError(
+            f"the loss gave {n} values for a batch of {len(ids)} examples; examples must be the first axis of a "
+            "batch's arrays: turn sequence-first data around in the loader, and back in the loss"
+        )
     tracer.leaked = proof is not None and proof.leaked
     tracer.losses = losses.detach()
     tracer.uses = proof.uses if proof else Counter()
     tracer.apart = n == 1 or (proof is not None and proof.n == n and proof.keeps_apart(losses))
     if tracer.steps_seen == 0 and not part:
-        raise ValueError("the step module was never called by loss(model, batch); Loop(step=...) must name one that is")
+        raise ValueError(NO_STEP)
     for name in tracer.body.parameters:
         unused = proof is not None and not tracer.uses[name] and name in reached  # in this batch, by any operation
         if not tracer.calls[name] and name not in idle and not unused:
@@ -160,13 +178,20 @@ def _forward_and_back(
             tracer.owners.weighing = True
             torch.autograd.grad(root, leaves, loss_weights(n).to(losses), retain_graph=True, allow_unused=True)
             tracer.owners.weighing, tracer.owners.weighed = False, True
-        torch.autograd.grad(root, leaves, torch.ones_like(losses), allow_unused=True)
+        with named.backward() if named else nullcontext():
+            if named:
+                named.begin(losses)
+            totals = torch.autograd.grad(root, leaves, torch.ones_like(losses), allow_unused=True)
+            if named:
+                named.finish(leaves, totals)
 
 
 def _refuse_late_step(tracer: Tracer) -> None:
     """A module that is called once before the first step, and once in every step but the last, begins the steps."""
     steps = tracer.steps_seen
     for unit in tracer.plan.units:
+        if unit.route == BY_NAME:
+            continue
         name = unit.parameters[0]
         early = tracer.early_calls[name]
         if steps > 1 and early == tracer.outside_calls[name] == 1 and tracer.calls[name] == steps:

@@ -2,12 +2,13 @@
 
 Every parameter starts at the modules that own it: natively where the module's arithmetic is known, by replay where it
 is not. A parameter whose module is never called itself (packed attention calls none of its parts), or whose calls carry
-no batch axis, moves to the enclosing module, which is replayed whole.
+no batch axis, moves to the enclosing module, which is replayed whole. One whose module holds the loop is followed by
+name (`by_name`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from .body import Body
 from .routes import Native, native_route
 
 T = TypeVar("T")
+BY_NAME = "by name"
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +76,10 @@ def input_axis(module: nn.Module, place: int) -> int:
 class NeedsEnclosing(Exception):
     """A unit cannot be served by its own call; the module around it has to be replayed."""
 
-    def __init__(self, unit: Unit, why: str, parameters: list[str] | None = None) -> None:
+    def __init__(self, unit: Unit, why: str, parameters: list[str] | None = None, mixed: bool = False) -> None:
         super().__init__(why)
         self.unit, self.why, self.parameters = unit, why, parameters or unit.parameters
+        self.mixed = mixed  # rows may depend on more than one example
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,11 +90,26 @@ class Plan:
     def serving(self, parameter: str) -> list[Unit]:
         return [unit for unit in self.units if parameter in unit.locals.values()]
 
-    def enclose(self, model: nn.Module, body: Body, unit: Unit, parameters: list[str], why: str) -> Plan:
+    @property
+    def by_name(self) -> list[str]:
+        """The parameters that are followed by name."""
+        return [name for unit in self.units if unit.route == BY_NAME for name in unit.parameters]
+
+    def enclose(
+        self, model: nn.Module, body: Body, unit: Unit, parameters: list[str], why: str, mixed: bool = False
+    ) -> Plan:
         """The plan in which these parameters of a unit are served by replaying the modules that contain it.
 
-        why: for the error, if the module around it is the whole model.
+        why: for the error, if there is no such module. mixed: rows may depend on more than one example, which must not
+        be followed by name.
         """
+        if unit.route == BY_NAME:
+            raise CoverageError(
+                f"body parameter {parameters[0]!r} {body.shapes[parameters[0]]} cannot be covered: no operation was "
+                "seen to take it, neither in a call of its module, which was never called, nor by name; if one does (a "
+                "torch.autograd.Function of your own), put it into a module that is called in every step, else leave "
+                "it out of Loop(body=...)"
+            )
         units = list(self.units)
         for name, module in model.named_modules():
             if not any(child is unit.module for child in module.children()):
@@ -102,9 +120,18 @@ class Plan:
             units = [u for u in units if u is not old] + [Unit(name, module, locals_, "replay", None)]
         if unit.module is model:
             raise _uncovered(body, parameters[0], why)
-        made = settled(units, body, why)
+        made = settled(units, body)
+        if mixed and set(parameters) & set(made.by_name):
+            raise _uncovered(body, parameters[0], why)
         gone = replace(unit, locals={local: name for local, name in unit.locals.items() if name in parameters})
         return replace(made, absorbed=(*self.absorbed, gone))
+
+    def name_too(self, model: nn.Module, body: Body, parameters: Sequence[str]) -> Plan:
+        """The plan in which these parameters are followed by name as well, through the whole model."""
+        units = [u for u in self.units if u.route != BY_NAME]
+        named = [*self.by_name, *parameters]
+        units.append(Unit("", model, {name: name for name in named}, BY_NAME, None))
+        return replace(settled(units, body), absorbed=self.absorbed)
 
 
 def refuse_replaced(unit: Unit, body: Body, ours: Any = None) -> None:
@@ -126,19 +153,21 @@ def refuse_replaced(unit: Unit, body: Body, ours: Any = None) -> None:
         )
 
 
-def settled(units: list[Unit], body: Body, why: str) -> Plan:
+def settled(units: list[Unit], body: Body) -> Plan:
     """A plan in which no use of a parameter is served twice: units inside a replayed module leave its parameters to it.
 
-    A module whose call spans several steps cannot be replayed: it cannot say which step a gradient belongs to.
+    A module whose call spans several steps cannot be replayed: it cannot say which step a gradient belongs to. Its
+    parameters are followed by name, wherever they are used.
     """
-    kept = []
+    holders = [u for u in units if u.route == BY_NAME or (u.native is None and body.marks_inside(u.module))]
+    named = {parameter for u in holders for parameter in u.parameters}
+    kept = [replace(u, locals={p: p for p in u.parameters}, route=BY_NAME) for u in holders]
+    units = [u for u in units if u not in holders]
     for unit in units:
-        if unit.native is None and body.marks_inside(unit.module):
-            raise _uncovered(body, unit.parameters[0], why)
         around = [
             u for u in units if u.native is None and u.module is not unit.module and _holds(u.module, unit.module)
         ]
-        taken = {parameter for u in around for parameter in u.parameters}
+        taken = {parameter for u in around for parameter in u.parameters} | named
         locals_ = {local: parameter for local, parameter in unit.locals.items() if parameter not in taken}
         if locals_:
             kept.append(replace(unit, locals=locals_))
@@ -173,4 +202,4 @@ def first_plan(model: nn.Module, body: Body) -> Plan:
         known = native_route(module) if set(chosen) <= {"weight", "bias"} else None
         route, native = known or ("replay", None)
         units.append(Unit(name, module, chosen, route, native, type(module).forward, frozenset(owned)))
-    return settled(units, body, "it belongs to no module of its own")
+    return settled(units, body)

@@ -6,7 +6,7 @@ outermost call. Peak memory then holds one unit's activations, and the inputs of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -30,7 +30,8 @@ from .tracer import Tracer
 def recomputing(model: nn.Module, loop: Loop, body: Body, tracer: Tracer) -> Iterator[None]:
     """Replace the forward of every unit for the duration."""
     with ExitStack() as stack:
-        for module in recompute_units(model, loop, body):
+        named = {id(body.parameters[name]) for name in tracer.plan.by_name}
+        for module in recompute_units(model, loop, body, named):
             had = "forward" in vars(module)
             original = module.forward
             module.forward = _Wrapped(module, original, tracer)
@@ -47,12 +48,14 @@ def _restore(module: nn.Module, original: Any) -> None:
         module.forward = original
 
 
-def recompute_units(model: nn.Module, loop: Loop, body: Body) -> list[nn.Module]:
-    """The outermost modules named by the Loop that are called and do not contain the loop."""
+def recompute_units(model: nn.Module, loop: Loop, body: Body, named: Container[int] = frozenset()) -> list[nn.Module]:
+    """The outermost modules named by the Loop that are called and do not contain the loop, nor a parameter with one of
+    these numbers: those are followed by name."""
     units: list[nn.Module] = []
 
     def visit(module: nn.Module) -> None:
-        if body.marks_inside(module) or isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        apart = body.marks_inside(module) or isinstance(module, (nn.ModuleList, nn.ModuleDict))
+        if apart or any(id(p) in named for p in module.parameters()):
             for child in module.children():
                 visit(child)
         elif any(True for _ in module.parameters()) and all(m is not module for m in units):
@@ -77,6 +80,8 @@ class _Wrapped:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled() or not self.tracer.counting:
             return self.original(*args, **kwargs)
+        if self.tracer.by_name is not None:
+            args, kwargs = self.tracer.by_name.passed(args, kwargs)
         run = _Run(self, Call(self.module, args, kwargs))
         tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         start = torch.zeros((), requires_grad=True)  # so that there is a graph even if no input has one

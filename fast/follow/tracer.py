@@ -9,7 +9,7 @@ nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal
@@ -25,13 +25,15 @@ from ..guard.arena import Arena
 from ..guard.memory import Meter
 from ..sketching.sinks import Sink, Slot
 from .body import Body
+from .by_name import ByName
 from .call import Call
 from .deliver import Delivery
 from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
 from .left_behind import LeftBehind
-from .plan import NeedsEnclosing, Plan, Unit, batch_axis, refuse_replaced
+from .plan import BY_NAME, NeedsEnclosing, Plan, Unit, batch_axis, refuse_replaced
 from .row_proof import RowProof
 from .row_rules import UNKNOWN, Block
+from .step_count import StepCount
 from .value_proof import ValueProof
 
 Phase = Literal["forward", "backward"]
@@ -48,8 +50,7 @@ class Tracer(Delivery):
         self.model, self.plan, self.meter, self.arena = model, plan, meter, arena
         self.phase: Phase = "forward"
         self.slot: Slot = None
-        self.step = 0
-        self.steps_seen = 0
+        self.count = StepCount(body.inner)
         self.unreached: set[str] = set()  # parameters that autograd does not reach either
         self.draws = False  # whether the pass drew random numbers
         self.losses = torch.zeros(0)
@@ -61,6 +62,7 @@ class Tracer(Delivery):
         self.early_calls: Counter[str] = Counter()  # before the first step
         self.wrapped: dict[nn.Module, Any] = {}  # the forwards that recompute has put in place
         self.proof: ValueProof | None = None
+        self.by_name: ByName | None = None
         self._units = 0  # calls of units that will be run again, of which one is within another
         self._watched: list[tuple[Any, int, Shown]] = []  # outputs: node, place, whether a block tells their rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made
@@ -79,6 +81,8 @@ class Tracer(Delivery):
         with ExitStack() as stack:
             on = stack.enter_context  # a hook's handle takes it off again
             for unit in self.plan.units:
+                if unit.route == BY_NAME:
+                    continue
                 on_unit, native = partial(self._on_unit, unit), unit.native is not None
                 on(unit.module.register_forward_hook(on_unit, prepend=native, with_kwargs=True))
                 if not native:
@@ -89,6 +93,8 @@ class Tracer(Delivery):
                 on(unit.module.register_forward_pre_hook(partial(self._on_absorbed, unit), prepend=True))
             if all(step is not self.model for step in self.body.steps):
                 on(self.model.register_forward_pre_hook(self._on_model, prepend=True))
+            if self.body.cycle is not None:
+                on(self.body.cycle.register_forward_pre_hook(self._on_cycle, prepend=True))
             for step in self.body.steps:
                 on(step.register_forward_pre_hook(self._on_step, prepend=True))
             if self.body.end is not None:
@@ -101,6 +107,11 @@ class Tracer(Delivery):
                 self._watched.clear()
                 self.wrapped.clear()
                 self.given.clear()
+                self.by_name = None
+
+    @property
+    def steps_seen(self) -> int:
+        return self.count.seen
 
     def begin(self, n: int) -> None:
         """The forward pass has ended with n losses: gradients may come."""
@@ -183,6 +194,19 @@ class Tracer(Delivery):
         finally:
             self._units -= 1
 
+    @property
+    def in_unit(self) -> bool:
+        """Whether a unit is being called that will be run again."""
+        return self._units > 0
+
+    def count_calls(self, names: Sequence[str]) -> None:
+        """Uses of parameters, by a call or by name, in the step that is going on or outside."""
+        self.calls.update(names)
+        if self.slot is None:
+            self.outside_calls.update(names)
+            if not self.steps_seen:
+                self.early_calls.update(names)
+
     @contextmanager
     def pulling(self) -> Iterator[None]:
         """A rebuilt graph is pulled back: forward calls seen now are checkpointing again."""
@@ -207,14 +231,21 @@ class Tracer(Delivery):
 
     def _on_model(self, module: nn.Module, args: Any) -> None:
         if self.counting:
-            if self.step and self.body.calls == "one":
+            if self.count.step and self.body.calls == "one":
                 raise CoverageError(
-                    f"the loss calls the model again after {self.step} steps, so a step may mean two things; write "
-                    "Loop(..., calls='restart') to count the steps of each call from 1, calls='continue' to count on"
+                    f"the loss calls the model again after {self.count.step} steps, so a step may mean two things; "
+                    "write Loop(..., calls='restart') to count the steps of each call from 1, calls='continue' to "
+                    "count on"
                 )
             self.slot = None
-            if self.body.calls != "continue":
-                self.step = 0
+            if self.body.calls == "continue":
+                self.count.begin_cycle()
+            else:
+                self.count.restart()
+
+    def _on_cycle(self, module: nn.Module, args: Any) -> None:
+        if self.counting:
+            self.count.begin_cycle()
 
     def _on_step(self, module: nn.Module, args: Any) -> None:
         if self.counting:
@@ -224,9 +255,7 @@ class Tracer(Delivery):
                     f"a step begins within a call of a {type(module).__name__} that is to be run again as a part of "
                     "one step: the module calls itself; use memory='hooks'"
                 )
-            self.slot = self.step
-            self.step += 1
-            self.steps_seen = max(self.steps_seen, self.step)
+            self.slot = self.count.begin_step() - 1
 
     def _on_end(self, module: nn.Module, args: Any) -> None:
         if self.counting:
@@ -237,8 +266,10 @@ class Tracer(Delivery):
         if not self.counting or not torch.is_grad_enabled():
             return
         for name in unit.parameters:
-            around = [other.module for other in self.plan.serving(name)]
-            if not any(call.module is other for call, _ in self._open for other in around):
+            serving = self.plan.serving(name)
+            if any(other.route == BY_NAME for other in serving):
+                continue
+            if not any(call.module is other.module for call, _ in self._open for other in serving):
                 raise CoverageError(
                     f"body parameter {name!r} cannot be covered: module {unit.name!r} is called outside of the module "
                     "around it, which has to serve its parameters because its own calls do not carry one row for each "
@@ -255,11 +286,7 @@ class Tracer(Delivery):
         if self._busy:
             return None
         if self.counting:
-            self.calls.update(unit.parameters)
-            if self.slot is None:
-                self.outside_calls.update(unit.parameters)
-                if not self.steps_seen:
-                    self.early_calls.update(unit.parameters)
+            self.count_calls(unit.parameters)
         if not torch.is_grad_enabled():
             return None
         refuse_transforms()
@@ -316,6 +343,15 @@ class Tracer(Delivery):
         for x in inputs:
             if isinstance(x, Tensor) and self.counting:
                 self.meter.add(x)
+
+    def hook_node(self, node: Any, before: Callable[[tuple[Tensor | None, ...]], None]) -> None:
+        """Call a function with the gradients of a node's outputs, when our pass comes by."""
+
+        def in_our_pass(gradients: tuple[Tensor | None, ...]) -> None:
+            if self.in_our_pass:
+                before(gradients)
+
+        self._hooks.append(node.register_prehook(in_our_pass))
 
     def _hook(self, y: Tensor, deliver: Callable[[Tensor, Block], None], shown: Shown) -> None:
         """In the backward pass, a call only rebuilds a graph for the user's checkpoint: the first one has the hook.

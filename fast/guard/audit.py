@@ -79,6 +79,7 @@ class OtherGradients(AuditError):
     """The calls of some parameters' modules do not give their gradients, example by example."""
 
     parameters: tuple[str, ...] = ()
+    mixed = False  # whether the model or the loss seems to mix examples
 
 
 def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
@@ -192,16 +193,18 @@ def _alone(featurizer: Audited, batch: Any, features: Features, i: int, toleranc
         for path in [path for path, x in leaves(batch) if is_array(x) and len(x) == n and path not in known]:
             featurizer.shared.add(path)
             with suppress(AuditError):
-                _alone_as_cut(featurizer, batch, features, i, tolerance)
-                return
+                if _alone_as_cut(featurizer, batch, features, i, tolerance):
+                    return
             featurizer.shared.discard(path)
         raise
 
 
-def _alone_as_cut(featurizer: Audited, batch: Any, features: Features, i: int, tolerance: float) -> None:
+def _alone_as_cut(featurizer: Audited, batch: Any, features: Features, i: int, tolerance: float) -> bool:
+    """Returns whether an array was left from which the example could be taken."""
     alone = _smaller(featurizer, batch, features, slice(i, i + 1))
     if alone is not None:
         _in_its_batch(features, alone[1], tolerance)
+    return alone is not None
 
 
 def tolerance_of(dtypes: set[torch.dtype]) -> float:
@@ -281,6 +284,7 @@ def _own_losses(featurizer: Audited, batch: Any, features: Features, tolerance: 
             "statistics, a mean over the batch), has them in another order or not on the first axis, or a hook changes "
             "gradients otherwise than in proportion; so an example's own gradient is not defined"
         )
+        mixed.mixed = True
         off = np.abs(again.g / weights[:, None] - features.g)
         mixed.parameters = tuple(
             b.name

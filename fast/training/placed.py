@@ -17,6 +17,7 @@ from sdi.errors import CoverageError
 from sdi.loop import Loop
 
 from ..follow.body import find_body
+from ..follow.step_count import StepCount
 from ..guard.checkpointing import graph_keeping_checkpoints, no_checkpoints
 
 Vector = Float[Tensor, "D"]
@@ -51,11 +52,15 @@ class Placed:
         if not self.in_body:
             raise CoverageError("no parameter of the body is trained: all have requires_grad=False")
         self.body_places = [place for place in self.places if place[2] in self.in_body]
-        self.step_count = self.steps_seen = 0  # of the last forward pass with `weights_at`
+        self.count = StepCount(self.body.inner)  # of the last forward pass with `weights_at`
 
     def vector(self) -> Vector:
         """The parameters as they are, copied."""
         return torch.cat([p.detach().flatten() for p in self.trained.values()])
+
+    @property
+    def steps_seen(self) -> int:
+        return self.count.seen
 
     def named(self, vector: Vector) -> dict[str, Tensor]:
         """Views of a vector, by parameter name."""
@@ -76,30 +81,34 @@ class Placed:
     def weights_at(self, vector_at: Callable[[int], Vector]) -> Iterator[None]:
         """Put in place, at the beginning of each loop step t, `vector_at(t)` for the body; outside, `vector_at(0)`."""
         calls, seen = self.body.calls, 0
+        count = self.count = StepCount(self.body.inner)
 
         def begin(module: Any, args: Any) -> None:
             nonlocal seen
-            if seen and self.step_count and calls == "one":
+            if seen and count.step and calls == "one":
                 raise CoverageError(
-                    f"the loss calls the model again after {self.step_count} steps, so a step may mean two things; "
+                    f"the loss calls the model again after {count.step} steps, so a step may mean two things; "
                     "write Loop(..., calls='restart') or calls='continue'"
                 )
             seen += 1
-            self.step_count = self.step_count if calls == "continue" else 0
+            if calls == "continue":
+                count.begin_cycle()
+            else:
+                count.restart()
             self._put(self.body_places, self.named(vector_at(0)))
 
         def step(module: Any, args: Any) -> None:
-            self.step_count += 1
-            self.steps_seen = max(self.steps_seen, self.step_count)
-            self._put(self.body_places, self.named(vector_at(self.step_count)))
+            self._put(self.body_places, self.named(vector_at(count.begin_step())))
 
         def end(module: Any, args: Any) -> None:
             self._put(self.body_places, self.named(vector_at(0)))
 
-        self.step_count = self.steps_seen = 0
         with self.weights(vector_at(0)), ExitStack() as stack:
             if all(module is not self.model for module in self.body.steps):
                 stack.enter_context(self.model.register_forward_pre_hook(begin, prepend=True))
+            if self.body.cycle is not None:
+                cycle = self.body.cycle.register_forward_pre_hook(lambda *_: count.begin_cycle(), prepend=True)
+                stack.enter_context(cycle)
             for module in self.body.steps:
                 stack.enter_context(module.register_forward_pre_hook(step, prepend=True))
             if self.body.end is not None:

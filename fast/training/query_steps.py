@@ -20,6 +20,7 @@ from sdi.retraining.training_run import TrainingRun
 
 from ..featurizer import featurize
 from ..follow.batches import batch_tau
+from ..follow.one_pass import NO_STEP
 from ..guard.audit import tolerance_of
 from ..guard.restore_model import unharmed
 from .batch_gradient import losses_of
@@ -80,11 +81,9 @@ def _batch_gradients(
     with torch.enable_grad(), placed.weights_at(at):
         losses = losses_of(run, placed, examples.batch, len(examples.ids))
         if not placed.steps_seen:
-            raise ValueError(
-                "the step module was never called by loss(model, batch); Loop(step=...) must name one that is"
-            )
+            raise ValueError(NO_STEP)
         losses = losses.mean()[None] if together else losses
-        of = [slots[t] for t in sorted(slots)]
+        of = [at(t) for t in range(placed.steps_seen + 1)]  # a cycle may lack some
         out = []
         for loss in losses:
             grads = torch.autograd.grad(loss, of, retain_graph=True, allow_unused=True)

@@ -45,4 +45,5 @@ def _keys(one: sdi.FoundLoop) -> dict[str, Any]:
     loop = one.loop
     keys = {"body": list(loop.body), "step": loop.step, "end": loop.end}
     keys["calls"] = None if loop.calls == "one" else loop.calls
+    keys |= {"cycle": loop.cycle, "inner": loop.inner}
     return {key: value for key, value in keys.items() if value is not None}

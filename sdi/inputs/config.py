@@ -50,6 +50,8 @@ class Config:
     result: Path  # result.safetensors in the store unless given
     end: str | None = None
     calls: Calls = "one"
+    cycle: str | None = None
+    inner: int | None = None
     eta: tuple[float, ...] | None = None
     settings: Settings = field(
         default_factory=Settings
@@ -57,7 +59,7 @@ class Config:
 
     @property
     def loop(self) -> Loop:
-        return Loop(body=self.body, step=self.step, end=self.end, calls=self.calls)
+        return Loop(self.body, self.step, self.end, self.calls, self.cycle, self.inner)
 
     def points(self) -> list[Checkpoint]:
         return find_checkpoints(self.checkpoints, self.eta)
@@ -66,7 +68,7 @@ class Config:
 OWN = tuple(f.name for f in fields(Config) if f.name != "settings")
 KEYS = (*OWN, *SETTINGS)
 NEEDED = ("script", "checkpoints", "body", "step")
-TEXTS = ("script", "end", "store", "result")
+TEXTS = ("script", "end", "cycle", "store", "result")
 
 
 def read_config(path: str | Path) -> Config:
@@ -153,6 +155,8 @@ def _typed(key: str, value: Any, path: Path) -> Any:
         return value
     if key == "calls":
         rule, good = f"one of {CALLS}", value in CALLS
+    elif key == "inner":
+        rule, good = "an integer of at least 1", isinstance(value, int) and not isinstance(value, bool) and value >= 1
     elif key in TEXTS or (key == "step" and isinstance(value, str)):
         rule, good = "a text in quotes", isinstance(value, str) and value != ""
     else:

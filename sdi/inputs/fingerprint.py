@@ -53,7 +53,8 @@ def loop_names(model: Any, loop: Loop) -> dict[str, Any]:
     steps = [name(entry) for entry in loop.steps]
     body, step = [name(entry) for entry in loop.body], steps if len(steps) > 1 else steps[0]
     names_of = {"body": body, "step": step, "end": name(loop.end)}
-    return names_of if loop.calls == "one" else {**names_of, "calls": loop.calls}
+    names_of |= {} if loop.calls == "one" else {"calls": loop.calls}
+    return names_of if loop.inner is None else {**names_of, "cycle": name(loop.cycle), "inner": loop.inner}
 
 
 def loss_fingerprint(loss: Any) -> str:

@@ -166,15 +166,19 @@ class Result:
         note = f"scores are divided by the queries' losses at checkpoint {point}"
         return replace(self, arrays=arrays, info={**self.info, "notes": [*self.info.get("notes", []), note]})
 
-    def nested(self, inner: int) -> DataArray:
+    def nested(self, inner: int | None = None) -> DataArray:
         """`sdi` of a loop within a loop: (train, query, cycle, step), both counted from 1, so that sums over either
         axis are the scores of the other.
 
-        inner: steps in a cycle of the outer loop, or in a round of a loss with `Loop(calls="continue")`; all cycles
-            have as many. (`stderr` is of single steps: those of a cycle share one sketch, so it is at most their sum.)
+        inner: steps in a cycle of the outer loop; by default as in `Loop(inner=...)`, which numbers them so whatever
+            each cycle takes. Of a loop without it, all cycles must have as many. (`stderr` is of single steps: those of
+            a cycle share one sketch, so it is at most their sum.)
         """
         self._need_steps("nested")
         tau = len(self.labels["step"])
+        inner = self.info.get("inner") if inner is None else inner
+        if inner is None:
+            raise ValueError("inner must be given: the loop of this result has no Loop(inner=...)")
         if not 1 <= whole("inner", inner) <= tau or tau % inner:
             raise ValueError(f"inner must divide the {tau} steps into cycles of one length, got {inner}")
         values = self.sdi_values.reshape(*self.sdi_values.shape[:2], -1, inner)

@@ -83,7 +83,7 @@ def attribute(
                 "list(...)"
             )
     settings = settled(settings, None if store is None else expand(store), train)
-    info = run_info(points, settings, frozen_note(model, loop))
+    info = run_info(points, settings, frozen_note(model, loop)) | ({} if loop.inner is None else {"inner": loop.inner})
     bar = telling(progress, (train, query), len(points) * settings.repeats)
     sides = {"train": Side("train", train), "query": Side("query", query)}
     if settings.backend == "exact":

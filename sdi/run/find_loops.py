@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sdi.backends import room
@@ -34,6 +34,8 @@ class FoundLoop:
         given = {"body": list(self.loop.body), "step": self.loop.step, "end": self.loop.end}
         parts = [f"{name}={_quoted(value)}" for name, value in given.items() if value is not None]
         parts += [] if self.loop.calls == "one" else [f"calls={_quoted(self.loop.calls)}"]
+        parts += [] if self.loop.cycle is None else [f"cycle={_quoted(self.loop.cycle)}"]
+        parts += [] if self.loop.inner is None else [f"inner={self.loop.inner}"]
         return f"sdi.Loop({', '.join(parts)})"
 
 
@@ -81,7 +83,8 @@ def propose(calls: Calls) -> FoundLoops:
     if len(rounds) > 1:
         if found:
             words = f"the loss calls the model {len(rounds)} times: calls='restart' adds the rounds up step by step, "
-            notes.append(f"{words}calls='continue' counts on, to {len(rounds) * found[0].tau} steps")
+            words += f"calls='continue' counts on, to {len(rounds) * found[0].tau} steps; with inner={found[0].tau} as "
+            notes.append(f"{words}well, rounds have an axis of their own in result.nested()")
         else:
             found = _loops(_Pass(calls, calls.root), "continue")
             notes.append(f"the loop is held by the loss, which calls the model {len(rounds)} times")
@@ -155,9 +158,10 @@ def _loops(one: _Pass, calls: str) -> list[FoundLoop]:
         for found in _loops(inner, calls):
             times = one.times[outer]
             words = f"nested: {found.tau} steps within each of the {times} calls of {outer!r}"
-            words += f"; result.nested({found.tau}) has them as pairs"
+            words += "; result.nested() has them as pairs"
             more = {name: count * times for name, count in found.calls.items()}
-            kept.append(FoundLoop(found.loop, found.tau * times, found.numbers, more, (words, *found.remarks)))
+            loop = found.loop if found.loop.inner else replace(found.loop, cycle=outer, inner=found.tau)
+            kept.append(FoundLoop(loop, found.tau * times, found.numbers, more, (words, *found.remarks)))
     return kept
 
 
@@ -178,7 +182,10 @@ def _candidate(one: _Pass, step: str, calls: str) -> tuple[Any, FoundLoop]:
             )
         if kinds[name] == "some":
             steps = [t for t, times in enumerate(spread[name][1], 1) if times]
-            remarks.append(f"{name!r} is called in {len(steps)} of {len(starts)} steps: {_some(steps)}")
+            longest = max(b - a for a, b in zip([0, *steps], [*steps, len(starts)], strict=True))
+            words = f"{name!r} is called in {len(steps)} of {len(starts)} steps: {_some(steps)}"
+            cycles = f"; with cycle={name!r}, inner={longest}, each call begins a cycle of an outer loop"
+            remarks.append(words + (cycles if longest > 1 and len(steps) > 1 else ""))
     end, more = _end(one, starts, [name for name in body if kinds[name] == "coda"], spread, body)
     left = [name for name in one.times if name not in body]
     if left:

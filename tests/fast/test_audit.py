@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from fast_cases import assert_is_truth, assert_near, body_of, features_of, row_norms, step_truth
 from looped_models import D, Looped, make, make_xy, square_loss
 from modules import Attended, CustomRMSNorm, Embedded
+from odd_models import unseen
 from torch import Tensor, nn
 
 from sdi import Loop
@@ -29,9 +30,9 @@ class ByName(nn.Module):
         return self.lin(torch.tanh(s)) + (s @ self.lin.weight if self.by_name else 0)
 
 
-def loss_by_name(model: nn.Module, batch: Any) -> Tensor:
-    """The loss uses a weight of the body as well."""
-    return square_loss(model, batch) + (batch["y"][:, 0] @ model.core.weight[:3]).square().mean(1)
+def loss_unseen(model: nn.Module, batch: Any) -> Tensor:
+    """The loss uses a weight of the body as well, in a way that is not seen."""
+    return square_loss(model, batch) + (batch["y"][:, 0] @ unseen(model.core.weight)[:3]).square().mean(1)
 
 
 def shared_loss(model: nn.Module, batch: Any) -> Tensor:
@@ -60,9 +61,9 @@ class BatchNormed(nn.Module):
 
 
 MISBEHAVING = {
-    "by name": (
+    "not seen": (
         lambda: nn.Linear(D, D),
-        loss_by_name,
+        loss_unseen,
         make_xy(),
         r"gradient of 'core\.weight' differs from autograd's by 0\.\d+",
     ),

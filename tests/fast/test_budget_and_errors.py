@@ -120,5 +120,5 @@ def test_an_input_overwritten_after_the_call_is_refused() -> None:
     for core in (model, make(nn.Linear(D, D))):
         if core is not model:
             model.core = core.core
-        with pytest.raises(CoverageError, match="its input was changed in place after the call"):
+        with pytest.raises(CoverageError, match="a value that was changed in place afterwards"):
             features_of(model, make_xy(), memory="hooks", loop=Loop(body="core", step="core"))

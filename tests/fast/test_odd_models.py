@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from fast_cases import assert_near, features_of, row_norms
 from looped_models import D, Own, make, make_xy, square_loss, squares
-from odd_models import CORE, ODD, is_truth
+from odd_models import CORE, ODD, is_truth, unseen
 from torch import Tensor, nn
 
 from sdi import Loop, SketchMap
@@ -82,12 +82,12 @@ def test_what_is_not_the_batch_axis_is_served_by_the_module_around(n: int, lengt
 
 
 class Leaking(Own):
-    """The weight is also used by name."""
+    """The weight is also used in a way that is not seen."""
 
     def loop(self, h: Tensor, batch: Any) -> Tensor:
         for _ in range(3):
             h = torch.tanh(self.core(h))
-            h = h + F.linear(h, self.core.weight)
+            h = h + F.linear(h, unseen(self.core.weight))
         return h
 
 

@@ -31,6 +31,21 @@ def is_truth(features: Any, model: nn.Module, batch: Any, loss: Any = squares, r
         assert_near(features.g[i : i + 1], truth, row_norms(truth), f"example {i}", rtol)
 
 
+class _Unseen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, w: Tensor) -> Tensor:
+        return w.clone()
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> Tensor:  # type: ignore[override]
+        return delta
+
+
+def unseen(w: Tensor) -> Tensor:
+    """A parameter, in a way that neither a module's call nor an operation shows."""
+    return _Unseen.apply(w)
+
+
 class Implicit(Own):
     """A fixed point, whose gradient is solved for by backward passes of its own, within ours."""
 

@@ -113,3 +113,16 @@ def test_a_loop_is_a_frozen_value():
     assert hash(loop) == hash(Loop(body="core", step="core"))
     with pytest.raises(FrozenInstanceError):
         loop.step = "head"
+
+
+@pytest.mark.parametrize("half", [{"cycle": "high"}, {"inner": 3}, {"inner": 3, "calls": "restart"}])
+def test_a_loop_within_a_loop_needs_what_begins_a_cycle_and_how_long_it_may_be(half):
+    with pytest.raises(ValueError, match=r"needs both what begins a cycle .* and how many steps it may have"):
+        Loop(body="low", step="low", **half)
+
+
+def test_inner_is_a_number_of_steps():
+    with pytest.raises(ValueError, match="inner must be at least 1, got 0"):
+        Loop(body="low", step="low", cycle="high", inner=0)
+    with pytest.raises(TypeError, match=r"inner must be an integer, got 2\.5"):
+        Loop(body="low", step="low", cycle="high", inner=2.5)

@@ -79,7 +79,7 @@ def test_a_step_that_was_given_no_weights_of_its_own_is_found_out(monkeypatch: p
     put = placed.Placed._put
 
     def forgets_the_second_step(self: Any, places: Any, weights: Any) -> None:
-        if self.step_count != 2:
+        if self.count.step != 2:
             put(self, places, weights)
 
     monkeypatch.setattr(placed.Placed, "_put", forgets_the_second_step)

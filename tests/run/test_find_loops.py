@@ -122,7 +122,8 @@ def test_cycles_within_cycles_are_found_on_either_axis(first: str) -> None:
     if first == "L":
         assert said.picture == "(L × 3 → H) × 2"
         assert (said[0].line, said[0].tau) == ('sdi.Loop(body=["L", "H"], step="L")', 6)
-        assert said[0].remarks == ("'H' is called in 2 of 6 steps: 3, 6",)
+        assert said[0].remarks == ("'H' is called in 2 of 6 steps: 3, 6; with cycle='H', inner=3, each call begins a "
+                                   "cycle of an outer loop",)  # fmt: skip
     else:
         assert [one.line for one in said] == ['sdi.Loop(body=["H", "L"], step="H")', 'sdi.Loop(body=["L"], step="L")']
         assert [one.tau for one in said] == [2, 6]

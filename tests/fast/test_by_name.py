@@ -1,0 +1,297 @@
+"""Parameters used by name in the forward that holds the loop: each use counts for the step in which it is made.
+
+The oracle runs each example alone, with plain autograd, on a model that is given another copy of every parameter for
+each step and for what is outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fast_cases import assert_near, example, leaving_as_it_came, row_norms
+from looped_models import make_xy, squares
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from sdi import Features, Loop
+from sdi.errors import AuditError, CoverageError
+from sdi.fast import Featurizer, coverage, featurize
+
+D, TAU, OUTSIDE = 4, 3, 3
+Copies = list[dict[str, Tensor]]
+
+
+class Named(nn.Module):
+    """A loop that uses parameters of its own; `copies[t]` replaces those of step t if given, the last those outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read, self.core, self.end = nn.Linear(4, D), nn.Sequential(nn.Linear(D, D), nn.Tanh()), nn.Identity()
+        self.h0, self.alpha = nn.Parameter(torch.zeros(D)), nn.Parameter(torch.zeros(()))
+        self.gate, self.mix = nn.Parameter(torch.zeros(1, 1, D)), nn.Parameter(torch.zeros(D, D))
+        self.times, self.head = nn.Embedding(TAU, D), nn.Linear(D, 3)
+        self.copies: Copies | None = None
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for p in self.parameters():
+                p.normal_(0, 0.5, generator=generator)
+        self.double()
+
+    def at(self, t: int, name: str) -> Tensor:
+        return self.get_parameter(name) if self.copies is None else self.copies[t][name]
+
+    def step(self, t: int, h: Tensor) -> Tensor:
+        if self.copies is None:
+            return self.core(h)
+        own = {k.removeprefix("core."): w for k, w in self.copies[t].items() if k.startswith("core.")}
+        return functional_call(self.core, own, (h,))
+
+    def forward(self, batch: Any) -> Tensor:
+        h = self.loop(self.read(batch["x"]), batch)
+        return self.head(self.end(h))
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        raise NotImplementedError
+
+
+class FirstState(Named):
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = self.at(OUTSIDE, "h0").expand(e.shape)
+        for t in range(TAU):
+            h = self.step(t, h + e)
+        return h
+
+
+class Gates(Named):
+    """Used in the step, of the shape of a number, a row and a matrix, one of them twice."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h)
+            gate = torch.sigmoid(self.at(t, "gate"))
+            h = gate * h + (1 - gate) * e @ self.at(t, "mix") + self.at(t, "alpha") * h.square()
+        return h
+
+
+class MadeOutside(Named):
+    """A value made of a parameter before the loop counts outside, wherever it is used."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        gate, h = torch.sigmoid(self.at(OUTSIDE, "gate")), e
+        for t in range(TAU):
+            h = gate * self.step(t, h) + self.at(t, "h0").unsqueeze(0)
+        return h
+
+
+class StepEmbedding(Named):
+    """A module that is called without the batch: its output is shared by all examples."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h)
+            number = torch.tensor(t)
+            if self.copies is None:
+                h = h + self.times(number)
+            else:
+                h = h + functional_call(self.times, {"weight": self.copies[t]["times.weight"]}, (number,))
+        return h
+
+
+class Tied(Named):
+    """A weight that is called as a module and used by name."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h)
+            h = h + torch.nn.functional.linear(h, self.at(t, "core.0.weight"))
+        return h
+
+
+class Indexed(Named):
+    """Rows are gathered, so that it is not proven whose they are."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h)
+            order = torch.arange(len(h)).flip(0)
+            h = (h[order] * self.at(t, "gate"))[order]
+        return h
+
+
+class Argument(Named):
+    """A parameter is an argument of the module that is run again, and used in the same step beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = Scaled().double()
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            if self.copies is None:
+                h = self.core(h, self.gate)
+            else:
+                own = {k.removeprefix("core."): w for k, w in self.copies[t].items() if k.startswith("core.")}
+                h = functional_call(self.core, own, (h, self.copies[t]["gate"]))
+            h = h + self.at(t, "gate") * e
+        return h
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(D, D)
+
+    def forward(self, h: Tensor, gate: Tensor) -> Tensor:
+        return torch.tanh(self.lin(h) * gate)
+
+
+class CalledByForward(Named):
+    """A module that no hook sees."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h)
+            w, b = (self.at(t, f"extra.{name}") for name in ("weight", "bias"))
+            h = self.extra.forward(h) if self.copies is None else torch.nn.functional.linear(h, w, b)
+        return h
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.extra = nn.Linear(D, D).double()
+
+
+class Unused(Named):
+    """No step uses it in a batch of depth 1."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(int(batch["depth"][0]) if "depth" in batch else TAU):
+            h = self.step(t, h)
+            h = h * self.at(t, "gate") if t else h
+        return h
+
+
+CASES: dict[str, tuple[Callable[[], Named], list[str]]] = {
+    "first state": (FirstState, ["h0"]),
+    "gates": (Gates, ["gate", "mix", "alpha"]),
+    "made outside": (MadeOutside, ["gate", "h0"]),
+    "step embedding": (StepEmbedding, ["times.weight"]),
+    "tied": (Tied, []),
+    "gathered rows": (Indexed, ["gate"]),
+    "argument": (Argument, ["gate"]),
+    "called by .forward": (CalledByForward, ["extra.weight", "extra.bias"]),
+    "not in every step": (Unused, ["gate"]),
+}
+
+
+def truth_of(model: Named, batch: Any, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """phi (n, tau, D) and outside (n, D) of these parameters."""
+    rows = []
+    for i in range(len(batch["x"])):
+        model.copies = [
+            {k: p.detach().clone().requires_grad_() for k, p in model.named_parameters()} for _ in range(TAU + 1)
+        ]
+        try:
+            value = squares(model, example(batch, i)).sum()
+            wanted = [copy[name] for copy in model.copies for name in names]
+        finally:
+            model.copies = None
+        found = torch.autograd.grad(value, wanted, allow_unused=True)
+        flat = [torch.zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True)]
+        rows.append(torch.cat([g.flatten() for g in flat]).view(TAU + 1, -1))
+    phi = torch.stack(rows).numpy()
+    return phi[:, :TAU], phi[:, TAU]
+
+
+def assert_is_truth(features: Features, model: Named, batch: Any) -> None:
+    phi, outside = truth_of(model, batch, [b.name for b in features.blocks])
+    size = row_norms(phi) + row_norms(outside)
+    assert_near(features.values, phi, size, "phi")
+    assert_near(np.zeros_like(outside) if features.outside is None else features.outside, outside, size, "outside")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_use_by_name_counts_for_the_step_it_is_made_in(name: str, memory: str) -> None:
+    make, names = CASES[name]
+    model, loop = make(), Loop(body=["core", *names], step="core", end="end")
+    for n in (3, 1, D):  # as many examples as features: sizes decide nothing
+        batch = make_xy(n)
+        with leaving_as_it_came(model):
+            features = featurize(model, squares, batch, loop=loop, memory=memory)
+        assert_is_truth(features, model, batch)
+    rows = {row.parameter: row for row in coverage(model, squares, make_xy(), loop=loop)}
+    assert all(rows[p].route == "by name" for p in names)
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_later_batches_are_right_without_an_audit(memory: str) -> None:
+    model = Unused()
+    run = Featurizer(model, squares, loop=Loop(["core", "gate"], "core", "end"), memory=memory, audit="off")
+    for depth, n in ((3, 3), (1, 2), (3, 4)):
+        batch = {**make_xy(n), "depth": torch.full((n,), depth)}
+        found = run(batch)
+        phi, _ = truth_of(model, batch, [b.name for b in found.blocks])
+        assert_near(found.values, phi[:, :depth], row_norms(phi), "phi")
+
+
+class Mixing(Named):
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h) * self.at(t, "gate")
+            h = h - h.mean(dim=0)
+        return h
+
+
+class Hidden(Named):
+    """A parameter that a module uses which neither holds it nor is given it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = Borrowing([self.gate]).double()
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        for t in range(TAU):
+            e = self.step(t, e)
+        return e
+
+
+class Borrowing(nn.Module):
+    def __init__(self, lent: list[Tensor]) -> None:
+        super().__init__()
+        self.lin, self.lent = nn.Linear(D, D), lent
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.lin(h) * self.lent[0]
+
+
+def test_what_cannot_be_right_is_refused() -> None:
+    loop = Loop(["core", "gate"], "core", "end")
+    for memory in ("hooks", "recompute"):
+        with pytest.raises(AuditError, match="mixes examples"):
+            featurize(Mixing(), squares, make_xy(), loop=loop, memory=memory)
+        with pytest.raises(AuditError, match="without the others and in its batch differ"):
+            featurize(Mixing(), squares, make_xy(), loop=Loop("gate", "core"), memory=memory)
+    with pytest.raises(CoverageError, match=r"'gate' is used within a module .* use memory='hooks'"):
+        featurize(Hidden(), squares, make_xy(), loop=loop, memory="recompute")
+    model = Hidden()
+    assert_totals(featurize(model, squares, make_xy(), loop=loop, memory="hooks"), model, make_xy())
+
+
+def assert_totals(features: Features, model: Named, batch: Any) -> None:
+    for block in features.blocks:
+        for i, value in enumerate(squares(model, batch)):
+            (g,) = torch.autograd.grad(value, model.get_parameter(block.name), retain_graph=True)
+            np.testing.assert_allclose(features.g[i, block.start : block.stop], g.flatten().numpy(), rtol=1e-9)
