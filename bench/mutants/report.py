@@ -26,13 +26,17 @@ HEAD = """# Mutants
 
 `make mutants` changes the modules that hold mathematics in one place at a time and runs the tests that call what was
 changed, until one fails: the mutant is killed. What survives is listed here, with the reason it is harmless. The bar:
-at least 95% of them killed, and no survivor without a reason. Words of errors (`raise`) are not changed.
+at least 95% of them killed, and no survivor without a reason.
 
 Python is mutated by the operators of mutmut {mutmut}: numbers, operators, comparisons, arguments left out or `None`,
-strings, assignments, both arms of `a if b else c`. The C kernels have mutants written by hand
-(`bench/mutants/kernel_mutants.py`). A mutant that neither fails a test nor ends is killed at a limit of CPU time.
-Where `run` is below `mutants`, the run was stopped; a later `make mutants` in that checkout goes on, in the order of
-the mutants' digests, so that it has seen a fair sample. One takes about 0.13 s of CPU time.
+strings, assignments, both arms of `a if b else c`. Words of errors (`raise`) are left out, and, by mutmut, annotations,
+docstrings and calls of `len` and `isinstance`; nothing else. The C kernels have mutants written by hand
+(`bench/mutants/kernel_mutants.py`).
+
+A mutant is shown tests of 0.5 CPU seconds, those first that killed others of its module, and if it survives, tests of
+10; one that neither fails a test nor ends is killed at a limit of CPU time. A mutant with a reason is a survivor, and
+is not run again until its line changes. Where `run` is below `mutants`, the run was stopped; a later `make mutants`
+in that checkout goes on, in the order of the mutants' digests, so that it has seen a fair sample.
 
 """
 

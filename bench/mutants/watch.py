@@ -24,9 +24,9 @@ class Test(NamedTuple):
 
 
 def watch(items: Sequence[pytest.Item], living: dict[Place, list[FunctionType]], kept: Path) -> dict[str, Test]:
-    """Run each test once, in a child process. kept: a file that remembers what was seen; delete it to look again.
+    """Run each test once, in a child process. A test that fails is left out, and named.
 
-    A test that fails is left out, and named.
+    kept: a file that remembers what was seen, as long as neither the test's file nor a module that it called changes.
     """
     seen = _read(kept)
     new = [item for item in items if _signature(item) not in seen]
@@ -57,6 +57,7 @@ def _watch_all(items: Sequence[pytest.Item], living: dict[Place, list[FunctionTy
         if event == "call" and id(frame.f_code) in places:
             calls.add(places[id(frame.f_code)])
 
+    digests = {path: _digest(Path(path).resolve()) for path, _, _ in living}
     with kept.open("a") as out:
         for item in items:
             calls.clear()
@@ -65,7 +66,8 @@ def _watch_all(items: Sequence[pytest.Item], living: dict[Place, list[FunctionTy
             passed = run_test(item, None)
             sys.setprofile(None)
             seconds = sum(os.times()[:4]) - before if passed else -1.0
-            print(json.dumps([_signature(item), seconds, sorted(calls)]), file=out, flush=True)
+            files = {path: digests[path] for path, _, _ in calls}
+            print(json.dumps([_signature(item), seconds, sorted(calls), files]), file=out, flush=True)
     return True
 
 
@@ -85,6 +87,7 @@ def _read(kept: Path) -> dict[str, Test]:
     lines: Iterable[str] = kept.read_text().splitlines() if kept.exists() else ()
     found = {}
     for line in lines:
-        name, seconds, calls = json.loads(line)
-        found[name] = Test(seconds, frozenset(tuple(place) for place in calls))
+        name, seconds, calls, files = json.loads(line)
+        if all(Path(path).exists() and _digest(Path(path).resolve()) == digest for path, digest in files.items()):
+            found[name] = Test(seconds, frozenset(tuple(place) for place in calls))
     return found

@@ -219,3 +219,17 @@ def test_the_rows_of_a_large_embedding_are_told_apart_by_every_bit() -> None:
     got = twin.apply_rows(index, v)
     assert got.dtype == torch.float32
     near(got, (H * columns).sum(0)[None] / 40**0.5, 1e-5)
+
+
+def test_what_is_formed_is_formed_where_the_numbers_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, v = TorchSketch(drawn("gaussian", (4, 3)), CPU, torch.float64), numbers(2, 3, 3)
+    acc = torch.zeros(2, 6, dtype=torch.float64)
+    with OnOneDevice(v.device) as mode:
+        made.add_rows(acc, torch.tensor([[0, 1, 1]] * 2, device=CPU), v, Workspace(CPU, 1 << 20))
+        assert mode.made == 2
+    near(acc, drawn("gaussian", (4, 3)).apply(row_sums(torch.tensor([[0, 1, 1]] * 2), v, 4).numpy()), 1e-13)
+    asked: list[Any] = []
+    matrix = hadamard._matrix
+    monkeypatch.setattr(hadamard, "_matrix", lambda *given: asked.append(given) or matrix(*given))
+    walsh_hadamard(numbers(2, 40, dtype=torch.float32))
+    assert asked == [(32, CPU, torch.float32), (2, CPU, torch.float32)]

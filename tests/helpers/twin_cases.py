@@ -40,18 +40,23 @@ def row_sums(index: Tensor, v: Tensor, rows: int) -> Tensor:
 
 
 class OnOneDevice(TorchFunctionMode):
-    """Everything that is made must be made on CUDA, which is not there: it is made here and counted."""
+    """What is made must be made on a device that is given by name; it is made here, and counted: CUDA is not there."""
 
-    made = 0
+    def __init__(self, device: torch.device = CUDA) -> None:
+        super().__init__()
+        self.device, self.made = device, 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         options = dict(kwargs or {})
         if func in (torch.tensor, torch.zeros, torch.empty, torch.as_tensor):
-            assert options.pop("device", None) == CUDA, f"{func.__name__} without the device"
+            assert options.pop("device", None) == self.device, f"{func.__name__} without the device"
             self.made += 1
-        if func is Tensor.to and CUDA in (*args, options.get("device")):
+        if func is Tensor.to and any(x is not None and x == self.device for x in (*args[1:], options.get("device"))):
             self.made += 1
-            args, options = [x for x in args if x != CUDA], {k: x for k, x in options.items() if k != "device"}
+            args, options = (
+                [args[0], *(x for x in args[1:] if x != self.device)],
+                {k: x for k, x in options.items() if k != "device"},
+            )
             if len(args) == 1 and not options:
                 return args[0]
         return func(*args, **options)

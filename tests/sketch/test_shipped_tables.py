@@ -112,7 +112,7 @@ def test_tables_at_the_edge_of_what_is_allowed_are_taken_and_kept_in_their_dtype
 def test_whole_numbers_of_any_width_are_summed_in_64_bits(name: str, shape: tuple[int, ...]) -> None:
     sketch: Any = load_sketch(name).draw(shape, 5)  # type: ignore[attr-defined]
     Z = np.rint(sketch.dense() / float(sketch.squared_scale) ** 0.5).astype(int)
-    for dtype, value in ((np.int8, 100), (np.uint8, 200), (bool, True), (np.int64, 10**12)):
+    for dtype, value in ((np.int8, 100), (np.uint8, 200), (bool, True), (np.int64, 2**53 + 1)):
         got = sketch.integers(np.full((2, *shape), value, dtype))
         assert (got.dtype, got.shape) == (np.int64, (2, sketch.size)) or name == "mask"  # which sums nothing
         assert np.array_equal(got, np.tile(Z.sum(axis=1) * int(value), (2, 1)))
@@ -124,9 +124,10 @@ def test_whole_numbers_of_any_width_are_summed_in_64_bits(name: str, shape: tupl
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_tokens_in_whole_numbers_are_sketched_as_floats(name: str) -> None:
-    sketch: Any = load_sketch(name).draw((7, 5), 6)  # type: ignore[attr-defined]
-    u, v = np.full((2, 3, 7), 100, np.int8), np.full((2, 3, 5), 100, np.int8)
+@pytest.mark.parametrize("shape", [(7, 5), (5, 7), (7, 8)])
+def test_tokens_in_whole_numbers_are_sketched_as_floats(name: str, shape: tuple[int, int]) -> None:
+    sketch: Any = load_sketch(name).draw(shape, 6)  # type: ignore[attr-defined]
+    u, v = np.full((2, 3, shape[0]), 100, np.int8), np.full((2, 3, shape[1]), 100, np.int8)
     u[0, 1], v[1, 2] = -3, 7
     G = np.einsum("nti,ntj->nij", u.astype(float), v.astype(float))
     if type(sketch).apply_outer is not SparseSketch.apply_outer:
@@ -168,6 +169,11 @@ def test_the_memory_of_those_parts_is_what_was_allowed(monkeypatch: pytest.Monke
         sketch.integers(X)
         assert set(made) == {rows}
         assert len(made) == -(-7 // rows)
+    monkeypatch.setattr(hadamard, "CHUNK_BYTES", 2 * 5 * 8)
+    for examples, rows in ((0, 2), (1, 2), (2, 1)):
+        made.clear()
+        sketch.integers(X[:examples])
+        assert set(made) == {rows}
 
 
 LISTED = [

@@ -337,7 +337,7 @@ def test_sketches_without_an_identity_are_told_apart_by_what_they_hold():
     one, same, other = (SketchMap({"w": Plain(kind)}, {"w": (2, 3)}) for kind in ("a", "a", "b"))
     assert one == same
     assert one != other
-    assert hash(one) == hash(same)
+    assert hash(one) == hash(same) != hash(other)
     assert len({one, same, other}) == 2
     assert one.blocks == (("w", (2, 3), 0, 4),)
 
