@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import sys
 
@@ -14,6 +15,7 @@ import sdi
 
 sys.path.insert(0, str(ROOT / "docs" / "make"))
 import api
+import peer_cells
 import theory
 from test_readme import APART, PAGES
 
@@ -24,6 +26,16 @@ def test_the_page_of_the_theory_is_what_the_checks_say() -> None:
     page = theory.page()
     assert (ROOT / "docs" / "theory.md").read_text() == page, "run python docs/make/theory.py"
     assert len(re.findall(r"\]\(\.\./proofs_checks/", page)) > 80
+
+
+def test_the_comparison_says_what_was_run() -> None:
+    record = json.loads((ROOT / "docs" / "results" / "comparison.json").read_text())
+    assert peer_cells.table(record) in (ROOT / "docs" / "comparison.md").read_text()
+    assert {peer["release"] for peer in record["peers"].values()} - {"this checkout"} == set(
+        peer_cells.RELEASES.values()
+    ) - {""}
+    for release in filter(None, peer_cells.RELEASES.values()):
+        assert f"\n| {release.replace('==', ' ')}" in (ROOT / "docs" / "comparison.md").read_text()
 
 
 def test_every_page_is_in_the_menu() -> None:
