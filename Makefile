@@ -26,10 +26,10 @@ test-models: .venv-models/.ready
 	touch $@
 
 # The pages of docs/, the reference and the results as a site, in site/; a dead link stops it.
-# Search works where it is served: python -m http.server -d site
+# Search works where it is served: python -m http.server -d site; docs/make/search_site.py tries it in Chromium.
 docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	$(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 # The browser that reports are tested in: the system's own, installed where it is missing; else playwright's.
 browser: $(READY)

@@ -101,5 +101,6 @@ def coverage(model: Any, loss: Any, batch: Any, *, loop: Loop, sketch: SketchMap
     model: an `nn.Module`. loss: a function of model and batch that returns one value per example.
     batch: a batch as `loss` takes it. loop: the parameters to cover, and the module whose call begins a step.
     sketch: the sketch to name in the table; by default gradients are kept whole.
+    Returns a `Coverage`, which iterates over its rows.
     """
     return backend("fast").coverage(model, loss, batch, loop=loop, sketch=sketch)  # type: ignore[attr-defined]

@@ -63,6 +63,8 @@ class Backend(Protocol):
 def backend(name: str) -> Backend:
     """A backend by name: "reference" (dense NumPy, exact) or "fast" (PyTorch).
 
+    name: one of the two. Returns the module, as `Backend` describes it.
+
     >>> backend("reference").__name__
     'sdi.reference'
     """

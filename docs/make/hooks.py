@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from api import PACKAGES, api_page  # noqa: E402
 
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+BOOST = {"source/": 0.2, "results/": 0.2, "": 2}  # of pages in the search's order, by how their path begins
 KINDS = {".py": "python", ".toml": "toml", ".c": "c", ".h": "c", ".json": "json", ".txt": "text"}
 
 
@@ -35,6 +36,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     here = Path(config["docs_dir"]) / page.file.src_uri
+    page.meta["search"] = {"boost": next(b for start, b in BOOST.items() if page.file.src_uri.startswith(start))}
     if page.file.generated_by is not None:
         return markdown
     up = "../" * page.file.src_uri.count("/")

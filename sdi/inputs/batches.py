@@ -61,6 +61,7 @@ def example_ids(loader: Iterable[Any]) -> tuple[str, ...]:
     """The ids of a loader's examples in its own order, as `sel` takes them: `result.sdi.sel(train=example_ids(train))`.
 
     loader: a list of batches, a DataLoader, or any iterable of batches.
+    Returns one text for each example.
 
     >>> example_ids([{"id": ["b", "a"], "x": np.zeros(2)}, {"id": [7], "x": np.ones(1)}])
     ('b', 'a', '7')

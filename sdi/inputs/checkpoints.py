@@ -92,6 +92,7 @@ def find_checkpoints(
 
     patterns: one path or glob, or several; every one must name a file, and no two files may have the same content.
     eta: one weight per checkpoint; by default each file's own (see the module's text).
+    Returns a list of `Checkpoint`.
     """
     patterns = [patterns] if isinstance(patterns, (str, Path)) else patterns
     if not isinstance(patterns, Iterable):

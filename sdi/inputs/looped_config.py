@@ -51,7 +51,7 @@ class LoopedConfig:
     state: Literal["embedding", "zero"] = "embedding"  # s before the first step
     injection: Literal["none", "add", "concat"] = "add"  # how e enters each step: not, s + e, or W concat(e, s)
     norm: Literal["layer", "rms"] = "layer"  # layer: affine; rms: without parameters
-    activation: Literal["gelu", "gelu_tanh", "relu2"] = "gelu"
+    activation: Literal["gelu", "gelu_tanh", "relu2"] = "gelu"  # of the MLP
     positions: bool = False  # learned ones, added to the read-in
     rotary: bool = False  # rotary positions in attention
     causal: bool = True  # attention looks back only
@@ -140,6 +140,7 @@ class LoopedConfig:
 
     @property
     def parameter_count(self) -> int:
+        """How many numbers the weights are."""
         return sum(prod(shape) for shape in self.shapes().values())
 
     @classmethod
@@ -181,4 +182,5 @@ class LoopedConfig:
         return cls(**{**base, **changes})  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, object]:
+        """The fields, as plain values."""
         return {f.name: getattr(self, f.name) for f in fields(self)}

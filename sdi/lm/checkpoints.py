@@ -15,6 +15,7 @@ def save_checkpoint(path: str | Path, model: Any, eta: Any) -> Path:
 
     path: the file, whose name ends in .safetensors. model: an `nn.Module`.
     eta: the learning rate; a mapping of module or parameter names to rates; or the optimiser, whose rates are taken.
+    Returns the path.
     """
     import torch
     from safetensors.torch import save
@@ -39,10 +40,10 @@ def save_checkpoint(path: str | Path, model: Any, eta: Any) -> Path:
 
 
 def checkpoint_callback(folder: str | Path, every: int) -> Any:
-    """A callback for transformers' Trainer that writes folder/step-N.safetensors after every so many steps, with the
-    learning rate that the step was taken with (needs the extra [hf]).
+    """A callback for transformers' Trainer that writes checkpoints with their learning rates (the extra [hf]).
 
-    folder: where to write. every: how many optimiser steps lie between two checkpoints.
+    folder: where step-N.safetensors are written. every: how many optimiser steps lie between two checkpoints.
+    Returns a `TrainerCallback`, for `Trainer(..., callbacks=[...])`.
     """
     try:
         from transformers import TrainerCallback

@@ -13,7 +13,14 @@ FILL = {"labels": IGNORED, "attention_mask": 0}
 
 
 class TokenBatches:
-    """Batches of tokenised examples, which can be read again; what `token_batches` returns."""
+    """Batches of tokenised examples, which can be read again; what `token_batches` returns.
+
+    rows: the examples. batch_size: how many in a batch. length: that all are padded to. pad: the token to pad with.
+
+    >>> batches = token_batches({"id": ["a", "b"], "input_ids": [[5, 6, 7], [8]]}, batch_size=2)
+    >>> [(batch["id"], batch["input_ids"].tolist()) for batch in batches]
+    [(['a', 'b'], [[5, 6, 7], [8, 0, 0]])]
+    """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], batch_size: int, length: int, pad: int) -> None:
         self.rows, self.batch_size, self.length, self.pad = rows, batch_size, length, pad
@@ -60,6 +67,7 @@ def token_batches(
     max_length: longer examples are cut; None: the longest is the length of all.
     pad: the token to pad with, which attention_mask and labels leave out; by default the tokenizer's, or 0.
     columns: the columns to keep; by default input_ids, attention_mask, token_type_ids, labels and id, as far as there.
+    Returns a loader that can be read again, of dicts of tensors (batch, length) and a list of ids.
     """
     at_least_one("batch_size", batch_size := whole("batch_size", batch_size))
     kept = ("input_ids", "attention_mask", "token_type_ids", "labels", ID) if columns is None else (*columns,)

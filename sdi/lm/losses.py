@@ -19,33 +19,65 @@ OURS = ("labels", "token", "tau", "id")
 
 
 def causal_loss(model: Any, batch: Mapping[str, Any]) -> Any:
-    """The mean loss over the counted tokens of each example, each predicted from those before it: (n,).
+    """The mean loss over the counted tokens of each example, each predicted from those before it.
 
     model: a causal language model. batch: as in this module's text; with "token", the loss of that token alone.
     An example without any token to predict has the loss NaN, which a run refuses by its name.
+    Returns a tensor (n,).
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7))
+    >>> tokens, mask = torch.tensor([[1, 2, 3], [4, 5, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    >>> batch = {"input_ids": tokens, "attention_mask": mask}
+    >>> causal_loss(model, batch).shape
+    torch.Size([2])
     """
     return _of_examples(*_causal(model, batch), batch)
 
 
 def causal_token_losses(model: Any, batch: Mapping[str, Any]) -> Any:
-    """The loss of each token, 0 where none counts: (n, T). The first token of an example is predicted from nothing.
+    """The loss of each token, 0 where none counts. The first token of an example is predicted from nothing.
 
     model, batch: as in `causal_loss`.
+    Returns a tensor (n, T).
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7))
+    >>> tokens, mask = torch.tensor([[1, 2, 3], [4, 5, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    >>> batch = {"input_ids": tokens, "attention_mask": mask}
+    >>> (causal_token_losses(model, batch) > 0).tolist()
+    [[False, True, True], [False, True, False]]
     """
     return _causal(model, batch)[0]
 
 
 def masked_loss(model: Any, batch: Mapping[str, Any]) -> Any:
-    """The mean loss over the tokens of each example that have a label, each predicted at its own place: (n,).
+    """The mean loss over the tokens of each example that have a label, each predicted at its own place.
 
     model: a masked language model. batch: as in this module's text, with "labels".
     An example without any token to predict has the loss NaN, which a run refuses by its name.
+    Returns a tensor (n,).
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7))
+    >>> batch = {"input_ids": torch.tensor([[1, 6, 3]]), "labels": torch.tensor([[-100, 2, -100]])}
+    >>> masked_loss(model, batch).shape
+    torch.Size([1])
     """
     return _of_examples(*_masked(model, batch), batch)
 
 
 def masked_token_losses(model: Any, batch: Mapping[str, Any]) -> Any:
-    """The loss of each token, 0 where none counts: (n, T). model, batch: as in `masked_loss`."""
+    """The loss of each token, 0 where none counts.
+
+    model, batch: as in `masked_loss`. Returns a tensor (n, T).
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7))
+    >>> batch = {"input_ids": torch.tensor([[1, 6, 3]]), "labels": torch.tensor([[-100, 2, -100]])}
+    >>> (masked_token_losses(model, batch) > 0).tolist()
+    [[False, True, False]]
+    """
     return _masked(model, batch)[0]
 
 

@@ -130,6 +130,7 @@ def group_scores(
     groups: the name of every training example's group, by its id, or a function that gives it; None leaves one out.
     queries: their ids; None: all in the store. train: the ids to group; None: all in the store.
     stderr: "bound", "estimated", or "auto", as the store was begun.
+    Returns `Groups`: `sdi` and `stderr` (group, query, step), `tracin` (group, query).
     """
     bars = store.bars(stderr)
     some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")

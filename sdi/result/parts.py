@@ -67,6 +67,7 @@ def parts(
     store: a store that holds the steps of its queries. checkpoints: those to sum over, from `find_checkpoints`.
     query: the id of a query. train: ids of training examples.
     stderr: "bound", "estimated", or "auto", as the store was begun.
+    Returns `Parts`: `sdi` and `stderr` (train, parameter, step).
     """
     bars = store.bars(stderr)
     some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")

@@ -20,24 +20,35 @@ Array = np.ndarray
 
 
 class TopRow(NamedTuple):
-    """A row of a ranking."""
+    """A row of a ranking.
 
-    rank: int
+    >>> TopRow(rank=1, train="t-7", score=0.25, stderr=0.01, late=0.5, tied=False).train
+    't-7'
+    """
+
+    rank: int  # from 1
     train: str  # the id of a training example, or the name of a group
-    score: float
-    stderr: float
+    score: float  # the influence, over the steps that were asked for
+    stderr: float  # its standard error
     late: float  # share of |score| in the later half of the loop; NaN without steps
     tied: bool  # the difference to the next row, shown or not, is within noise: their order is not certain
 
 
 @dataclass(frozen=True)
 class Top:
-    """The training examples that most influence a query, best first. Prints as a table; iterates over its rows."""
+    """The training examples that most influence a query, best first. Prints as a table; iterates over its rows.
+
+    >>> row = TopRow(rank=1, train="t-7", score=0.25, stderr=0.01, late=0.5, tied=False)
+    >>> print(Top("q-1", "steps 1 to 4", "signed", (row,)))
+    query q-1, steps 1 to 4, by signed
+    rank  train        score  +- 95%
+       1  t-7          +0.25  0.02
+    """
 
     query: str  # its id
     steps: str  # which steps were summed, in words
     by: str  # how it is sorted: "signed", "absolute" or "late"
-    rows: tuple[TopRow, ...]
+    rows: tuple[TopRow, ...]  # best first
     what: str = "train"  # what is ranked: training examples, or groups of them
 
     def __iter__(self) -> Iterator[TopRow]:

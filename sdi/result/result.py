@@ -327,7 +327,10 @@ class Result:
 
 
 def load(path: str | Path) -> Result:
-    """Read a result that `Result.save` wrote; refused if the file was altered since. path: the file."""
+    """Read a result that `Result.save` wrote; refused if the file was altered since. path: the file.
+
+    Returns the `Result`.
+    """
     path = expand(path)
     if path.is_dir():
         raise ValueError(

@@ -66,6 +66,7 @@ def stream_top(
     each_step: a ranking for every one of the steps, query by query.
     train: the ids to rank; None: all in the store, those of earlier runs among them.
     stderr: "bound", "estimated", or "auto", as the store was begun.
+    Returns a `Top` for each query; with each_step, one for each query and step.
     """
     k, bars = check_order(k, by, late), store.bars(stderr)
     some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")

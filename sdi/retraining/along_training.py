@@ -51,6 +51,7 @@ def along_training(
     together: the mean loss of each batch of `query` is one query.
     damping: of "fisher", as a share of its mean diagonal.
     folder: keeps the run. progress: called after every update or checkpoint.
+    Returns a `Result` of mode "query": `sdi` (train, query, step), with standard errors of 0.
     """
     check_run(run)
     one_of("precondition", precondition, PRECONDITIONS)

@@ -77,6 +77,7 @@ def random_groups(ids: Sequence[str], groups: int, share: float, seed: int = 0) 
     """Random groups of training examples, each without repeats, for leaving out.
 
     ids: of training. groups: how many. share: of the examples in each, at least one example. seed: of the choice.
+    Returns one tuple of ids for each group.
 
     >>> [len(g) for g in random_groups([str(i) for i in range(40)], 3, 0.05)]
     [2, 2, 2]

@@ -25,8 +25,8 @@ ARRAYS = ("weights", "base", "whole", "by_slot", "first_order")
 class Effects:
     """What R counterfactual runs changed in the losses of q queries; positive: the loss rose."""
 
-    train_ids: tuple[str, ...]
-    query_ids: tuple[str, ...]
+    train_ids: tuple[str, ...]  # of n training examples
+    query_ids: tuple[str, ...]  # of q queries
     weights: Float[np.ndarray, "R n"]  # of each training example in each run; 1 is as in the run itself
     base: Float[np.ndarray, "q"]  # the loss of each query after the run itself
     whole: Float[np.ndarray, "R q"]  # with the retrained weights everywhere

@@ -47,11 +47,11 @@ class Judged:
 class Judgement:
     """What retraining says of scores, and what it says of itself."""
 
-    scores: Mapping[str, Judged]
+    scores: Mapping[str, Judged]  # by the name of the score
     ceiling: Interval | None  # LDS between seeds: whole loss first, then each step; None with one seed
     smoothness: float  # metasmoothness: 1 is straight, 0 a coin's toss
     effects: tuple[Effects, ...]  # of each seed
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())  # on what the figures rest
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON; NaN, where nothing varies, is None."""
@@ -94,6 +94,7 @@ def judge(
     together: the mean loss of each batch of `query` is one query.
     qld: also leave out this share of each query's top examples, by each score, and compare with ten random groups.
     folder: keeps all runs. processes: how many train at once. seed: of groups and bootstrap. progress: as in `retrain`.
+    Returns a `Judgement`: for each score, correlations with 95% intervals, of the whole loss and of each step.
     """
     each = [runs] if isinstance(runs, TrainingRun) else list(runs)
     some_of("runs", each, "training runs")

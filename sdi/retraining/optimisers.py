@@ -40,7 +40,7 @@ class Adam:
     """Adam, as `torch.optim.Adam`: weight decay is added to the gradient.
 
     betas: memories of the two moments. eps: added to the root of the second. eps_root: added under that root, which
-    makes training smoother in its weights; 0 as in torch.
+    makes training smoother in its weights; 0 as in torch. weight_decay: times the weights, added to the gradient.
     """
 
     betas: tuple[float, float] = (0.9, 0.999)
@@ -63,7 +63,10 @@ class Adam:
 
 @dataclass(frozen=True)
 class AdamW(Adam):
-    """Adam with decoupled weight decay, as `torch.optim.AdamW`."""
+    """Adam with decoupled weight decay, as `torch.optim.AdamW`.
+
+    betas, eps, eps_root: as in `Adam`. weight_decay: times the weights and the learning rate, taken from the weights.
+    """
 
     weight_decay: float = 0.01
 

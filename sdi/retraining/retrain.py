@@ -44,6 +44,7 @@ def retrain(
     folder: keeps the weights of every run, so that a call that was stopped goes on, and another finds what it needs.
     processes: how many train at once, with one thread each; more than 1 needs a run that can be pickled.
     progress: called after every update and every run.
+    Returns `Effects`: what each of R runs changed in the losses of q queries (R, q), and through each step.
     """
     check_run(run)
     first = run.first(window)

@@ -57,7 +57,8 @@ def through_training(
     folder: keeps the run and the retrainings. chunk: adjoints that are pulled back at once; more need more memory.
     progress: called after every update.
 
-    `info` of the result holds the window, the horizon that was measured, and the cost as a multiple of training.
+    Returns a `Result` of this mode; its `info` holds the window, the horizon that was measured, and the cost as a
+    multiple of training.
     """
     check_run(run)
     one_of("mode", mode, tuple(STEP_AXES))

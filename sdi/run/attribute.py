@@ -69,6 +69,8 @@ def attribute(
     progress: True draws a bar on a terminal or in a notebook; a function is called after every batch with how far the
         run is.
     settings: all of the settings below at once; keywords change some of them.
+
+    Returns a `Result`: `sdi` and `stderr` (train, query, step) in mode "query", `tracin` (train, query).
     """
     settings = changed(settings, changes, "attribute")
     check_loop(loop)

@@ -51,6 +51,8 @@ def choose_m(
     spread of `repeats` sketches of width `pilot_m`, scaled as 1 / sqrt(m), and measured again at the m that this gives;
     real gradients often need much less. The bound of another sketch than the default may depend on the parameters'
     shapes, so it needs the model, too.
+    Returns (bound, pilot, pilot_error, pilot_m): m by the bound, m as measured, the error at pilot_m; without a model,
+    pilot and pilot_error are None.
 
     >>> choose_m(0.05).bound
     4096

@@ -22,7 +22,7 @@ from sdi.run.picture import picture
 class FoundLoop:
     """A proposal."""
 
-    loop: Loop
+    loop: Loop  # what `attribute` takes
     tau: int  # steps, in the pass that was looked at
     numbers: int  # in the body's parameters
     calls: dict[str, int]  # of each module of the body
@@ -43,9 +43,9 @@ class FoundLoop:
 class FoundLoops:
     """What `find_loops` returns: proposals, best first. Prints as text; iterates over the proposals."""
 
-    loops: tuple[FoundLoop, ...]
+    loops: tuple[FoundLoop, ...]  # the proposals
     picture: str  # the calls in their order, repetitions folded
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # on what was not proposed, and why
 
     def __iter__(self) -> Iterator[FoundLoop]:
         return iter(self.loops)
@@ -70,6 +70,7 @@ def find_loops(model: Any, loss: Callable[[Any, Any], Any], batch: Any) -> Found
 
     model: an `nn.Module`, left as it came. loss: a function of model and batch that returns one value per example.
     batch: a batch as `loss` takes it, without ids.
+    Returns `FoundLoops`, best first; none where no module is called twice.
     """
     return propose(room("fast").record_calls(model, loss, batch))
 

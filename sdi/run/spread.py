@@ -35,7 +35,7 @@ def spread(pilot: Features, m: int) -> dict[str, int]:
     step-resolved if steps will be scored.
     m: the width whose numbers are spread.
 
-    Give the answer to `SketchMap.draw` or `attribute` as their m.
+    Returns widths by parameter name, for `SketchMap.draw` or `attribute` as their m.
     """
     check_m(m)
     return best_widths(costs(pilot), {b.name: prod(b.shape) for b in pilot.blocks}, m)

@@ -31,6 +31,7 @@ def tracin(g_train: G, g_query: G) -> Float[Array, "n q"]:
     """Influence of each training example on each query: the inner products of their gradients.
 
     g_train: gradients (n, d) or Features. g_query: gradients (q, d) or Features.
+    Returns (n, q).
 
     >>> tracin(np.ones((2, 5)), np.ones((3, 5))).shape
     (2, 3)
@@ -43,6 +44,7 @@ def sdi(g_train: G, phi_query: Phi) -> Float[Array, "n q tau"]:
     """Influence of each training example on each loop step of each query.
 
     g_train: gradients (n, d) or Features. phi_query: step gradients (q, tau, d) or Features.
+    Returns (n, q, tau).
 
     >>> sdi(np.ones((2, 5)), np.ones((1, 3, 5))).shape
     (2, 1, 3)
@@ -55,6 +57,7 @@ def sdi_train(phi_train: Phi, g_query: G) -> Float[Array, "n q tau"]:
     """Influence of each loop step of each training example on each query.
 
     phi_train: step gradients (n, tau, d) or Features. g_query: gradients (q, d) or Features.
+    Returns (n, q, tau), tau of the training example.
 
     >>> sdi_train(np.ones((2, 3, 5)), np.ones((1, 5))).shape
     (2, 1, 3)
@@ -66,7 +69,8 @@ def sdi_train(phi_train: Phi, g_query: G) -> Float[Array, "n q tau"]:
 def step_matrix(phi_train: Phi, phi_query: Phi) -> Float[Array, "n q tau_train tau_query"]:
     """Influence of each loop step of each training example on each loop step of each query.
 
-    phi_train, phi_query: step gradients (n, tau, d) and (q, tau', d), or Features.
+    phi_train, phi_query: step gradients (n, tau_train, d) and (q, tau_query, d), or Features.
+    Returns (n, q, tau_train, tau_query).
 
     >>> step_matrix(np.ones((2, 3, 5)), np.ones((1, 4, 5))).shape
     (2, 1, 3, 4)
@@ -79,6 +83,14 @@ def outside(g_train: G, query: Features) -> Float[Array, "n q"]:
     """The part of TracIn that enters the query outside its loop; zeros if there is none.
 
     g_train: gradients (n, d) or Features. query: Features.
+    Returns (n, q).
+
+    >>> from sdi.sketch.sketch_map import Block
+    >>> blocks = (Block("w", (3,), 0, 3),)
+    >>> query = Features(np.ones((1, 2, 3)), np.array([2]), blocks, "a", outside=np.full((1, 3), 0.5))
+    >>> outside(np.ones((2, 3)), query)
+    array([[1.5],
+           [1.5]])
     """
     check_pair(g_train, query)
     part = np.zeros_like(query.g) if query.outside is None else query.outside
@@ -89,6 +101,13 @@ def by_parameter(g_train: Features, phi_query: Features) -> dict[str, Float[Arra
     """`sdi` split over parameters, by parameter name; the parts sum to `sdi`.
 
     g_train, phi_query: Features of training examples, and step-resolved ones of queries.
+    Returns an array (n, q, tau) for each parameter.
+
+    >>> from sdi.sketch.sketch_map import Block
+    >>> blocks = (Block("w", (2,), 0, 2), Block("b", (1,), 2, 3))
+    >>> train, query = (Features(np.ones((n, 4, 3)), np.full(n, 4), blocks, "a") for n in (1, 2))
+    >>> {name: (part.shape, float(part[0, 0, 0])) for name, part in by_parameter(train, query).items()}
+    {'w': ((1, 2, 4), 8.0), 'b': ((1, 2, 4), 4.0)}
     """
     check_pair(g_train, phi_query)
     g, phi = g_train.g, phi_query.phi
@@ -99,6 +118,7 @@ def over_checkpoints(scores: Sequence[ArrayLike], eta: Sequence[float]) -> Float
     """The sum over checkpoints of eta * scores.
 
     scores: one array per checkpoint, all of one shape. eta: one weight per checkpoint.
+    Returns an array of that shape, (...).
 
     >>> over_checkpoints([[1.0, 2.0], [3.0, 4.0]], eta=[0.5, 0.25])
     array([1.25, 2.  ])

@@ -16,8 +16,8 @@ Array = np.ndarray
 def energy(scores: Float[Array, "n q tau"], group: Bool[Array, "n"] | None = None) -> Float[Array, "q tau"]:
     """How much influence acts on each step of each query: the sum over training examples of |sdi|.
 
-    scores: sdi trajectories (n, q, tau). group: for every training example, whether it counts; by default all do.
-    Returns (q, tau).
+    scores: sdi trajectories (n, q, tau). group: (n,) for every training example, whether it
+    counts; by default all do. Returns (q, tau).
 
     >>> energy(np.array([[[1.0, -2.0]], [[-1.0, 1.0]]]))
     array([[2., 3.]])
@@ -30,6 +30,7 @@ def late_mass(energy: Float[Array, "... tau"], first: int | Array | None = None)
     """The share of energy at steps `first` and later.
 
     energy: (..., tau). first: a step, from 1, or one for each row; by default that where the second half begins.
+    Returns (...), shares from 0 to 1; NaN without any energy.
 
     >>> late_mass(np.array([1.0, 1.0, 1.0, 5.0]))
     array(0.75)
@@ -46,6 +47,8 @@ def late_mass(energy: Float[Array, "... tau"], first: int | Array | None = None)
 def centre_of_mass(energy: Float[Array, "... tau"]) -> Float[Array, "..."]:
     """The mean step, from 1, weighted by energy (..., tau).
 
+    Returns (...), steps; NaN without any energy.
+
     >>> centre_of_mass(np.array([0.0, 1.0, 1.0]))
     array(2.5)
     """
@@ -56,6 +59,8 @@ def centre_of_mass(energy: Float[Array, "... tau"]) -> Float[Array, "..."]:
 
 def horizon(energy: Float[Array, "... tau"], level: float = 0.9) -> Float[Array, "..."]:
     """The influence horizon: the first step by which a share `level` of the energy (..., tau) has acted.
+
+    Returns (...), steps; NaN without any energy.
 
     >>> horizon(np.array([8.0, 1.0, 0.5, 0.5]))
     array(2.)
@@ -72,6 +77,7 @@ def cancellation(scores: Float[Array, "... tau"]) -> Float[Array, "..."]:
     """1 - |sum over steps| / sum over steps of |.|: 0 if all steps have one sign, 1 if they cancel entirely.
 
     scores: trajectories (..., tau).
+    Returns (...); NaN where all steps are 0.
 
     >>> cancellation(np.array([[1.0, 1.0], [1.0, -1.0]]))
     array([0., 1.])
@@ -81,7 +87,9 @@ def cancellation(scores: Float[Array, "... tau"]) -> Float[Array, "..."]:
 
 
 def self_influence(g: Float[Array, "n D"]) -> Float[Array, "n"]:
-    """TracIn of each example on itself: |g|^2, a proxy for how much it is memorised. g: gradients (n, d).
+    """TracIn of each example on itself: |g|^2, a proxy for how much it is memorised.
+
+    g: gradients (n, D). Returns (n,).
 
     >>> self_influence(np.array([[3.0, 4.0]]))
     array([25.])
@@ -91,7 +99,9 @@ def self_influence(g: Float[Array, "n D"]) -> Float[Array, "n"]:
 
 
 def cross_mass(tracin: Float[Array, "n q"]) -> Float[Array, "n"]:
-    """Cross-influence mass of each training example: the sum over queries of |TracIn|. tracin: (n, q).
+    """Cross-influence mass of each training example: the sum over queries of |TracIn|.
+
+    tracin: (n, q). Returns (n,).
 
     >>> cross_mass(np.array([[1.0, -2.0]]))
     array([3.])
@@ -102,9 +112,9 @@ def cross_mass(tracin: Float[Array, "n q"]) -> Float[Array, "n"]:
 def group_share(tracin: Float[Array, "n q"], group: Bool[Array, "n"]) -> Float[Array, "q"]:
     """Share_G: the share of each query's mass of |TracIn| that a group of training examples holds.
 
-    tracin: TracIn of every training example on every query.
-    group: for every training example, whether it belongs to the group.
-    Returns numbers from 0 to 1, one for each query; NaN for a query that nothing influences.
+    tracin: (n, q) of every training example on every query.
+    group: (n,) for every training example, whether it belongs to the group.
+    Returns (q,), from 0 to 1; NaN for a query that nothing influences.
 
     >>> group_share(np.array([[1.0, -2.0], [-3.0, 0.0]]), np.array([True, False]))
     array([0.25, 1.  ])

@@ -29,7 +29,9 @@ Array = np.ndarray
 
 
 def count_sketch_variance(x: Shaped[Array, "... d"], y: Shaped[Array, "... d"], m: int) -> Any:
-    """Exact variance of <CS x, CS y> for a CountSketch of width m. x, y: vectors (..., d).
+    """Exact variance of <CS x, CS y> for a CountSketch of width m.
+
+    x, y: vectors (..., d). m: buckets. Returns (...), in the dtype given.
 
     >>> float(count_sketch_variance(np.ones(2), np.ones(2), m=4))
     1.0
@@ -55,7 +57,9 @@ def tensor_sketch_terms(X: Shaped[Array, "... d d2"], Y: Shaped[Array, "... d d2
 
 
 def tensor_sketch_variance(X: Shaped[Array, "... d d2"], Y: Shaped[Array, "... d d2"], m: int) -> Any:
-    """Exact variance of <TS X, TS Y> for a TensorSketch of width m. X, Y: matrices (..., d_out, d_in).
+    """Exact variance of <TS X, TS Y> for a TensorSketch of width m.
+
+    X, Y: matrices (..., d, d2). m: buckets. Returns (...), in the dtype given.
 
     >>> float(tensor_sketch_variance(np.ones((2, 2)), np.ones((2, 2)), m=2))
     24.0
@@ -66,7 +70,14 @@ def tensor_sketch_variance(X: Shaped[Array, "... d d2"], Y: Shaped[Array, "... d
 
 
 def worst_case(sketch: Sketch) -> float:
-    """The f that a sketch claims: Var <S X, S Y> <= f |X|^2 |Y|^2, whatever X and Y."""
+    """The f that a sketch claims: Var <S X, S Y> <= f |X|^2 |Y|^2, whatever X and Y.
+
+    sketch: of any class. Returns its `variance_factor()`.
+
+    >>> from sdi.sketch.shipped.count_and_tensor import CountSketch
+    >>> worst_case(CountSketch.draw((40,), 8))
+    0.25
+    """
     return float(sketch.variance_factor())
 
 
@@ -108,6 +119,7 @@ def smallest_m(relative_error: float, power_of_two: bool = False) -> int:
     """The smallest m at which a TensorSketch's standard deviation is at most relative_error * |g| |p| for any g and p.
 
     relative_error: the wanted error, such as 0.05. power_of_two: only powers of two are considered.
+    Returns m.
 
     >>> smallest_m(0.05), smallest_m(0.05, power_of_two=True)
     (2401, 4096)

@@ -24,6 +24,8 @@ from sdi.inputs.settings import FAMILIES
 def bits(count: int, *words: object) -> UInt64[np.ndarray, "count"]:
     """`count` uniform 64-bit integers, a pure function of `words` (any values with a text, such as seed and name).
 
+    Returns an array (count,).
+
     >>> bool((bits(3, "a", 1) == bits(5, "a", 1)[:3]).all())
     True
     """

@@ -37,6 +37,7 @@ def load_sketch(spec: str | type) -> type:
     """The sketch class that a spec names.
 
     spec: a shipped name ("tensor"), "package.module:Class", "path/to/file.py:Class", or a class, which is returned.
+    Returns the class.
 
     >>> load_sketch("exact").__name__
     'Keep'

@@ -94,11 +94,13 @@ class LinearSketch(ABC):
 
     @property
     @abstractmethod
-    def shape(self) -> Shape: ...
+    def shape(self) -> Shape:
+        """The shape of the parameter."""
 
     @property
     @abstractmethod
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many numbers it gives: at most m."""
 
     @abstractmethod
     def tables(self) -> Mapping[str, Array]:
@@ -129,6 +131,7 @@ class LinearSketch(ABC):
 
     @property
     def nbytes(self) -> int:
+        """The bytes of its tables."""
         return sum(np.asarray(table).nbytes for table in self.tables().values())
 
     @cached_property
@@ -148,6 +151,7 @@ class LinearSketch(ABC):
         return np.asarray(self.apply(basis).T)
 
     def to_json(self) -> dict[str, Any]:
+        """Kind, shape, size and tables, as plain values."""
         tables = {name: np.asarray(table).tolist() for name, table in self.tables().items()}
         return {"kind": self.kind, "shape": list(self.shape), "m": self.size, **tables}
 

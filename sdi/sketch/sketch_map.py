@@ -121,6 +121,7 @@ class SketchMap:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
+        """The columns of each parameter in a feature."""
         out, start = [], 0
         for name, sketch in self.sketches.items():
             out.append(Block(name, self.shapes[name], start, start + sketch.size))

@@ -24,6 +24,8 @@ def count_sketch_factor(m: int) -> float:
 def tensor_sketch_factor(m: int) -> float:
     """2c/m^2 + 6/m: TensorSketch's worst case; 4/m^2 + 6/m for even m.
 
+    m: buckets. Returns the factor f of Var <TS X, TS Y> <= f |X|^2 |Y|^2.
+
     >>> tensor_sketch_factor(2), tensor_sketch_factor(1)
     (4.0, 8.0)
     """

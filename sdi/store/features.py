@@ -101,6 +101,7 @@ class Features:
 
     @property
     def has_steps(self) -> bool:
+        """Whether `values` are step gradients (n, tau, D), and not summed over steps (n, D)."""
         return self.values.ndim == 3
 
     @property

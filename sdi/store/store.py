@@ -122,6 +122,7 @@ class Store:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
+        """The columns of each parameter in a feature."""
         return self.sketch.blocks
 
     def rows(self, checkpoint: str, side: str) -> dict[str, Row]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sdi.inputs.batches import count_examples, take_examples
+from sdi.inputs.looped_config import LoopedConfig as LoopedConfig
 from sdi.loop import Loop
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
@@ -109,6 +110,8 @@ def assert_backends_agree(
 
     case: a model with its batch, from `looped_cases`. sketch: None compares whole gradients.
     dtype: that of the fast backend. rtol: the relative error allowed; by default by the dtype.
+
+    >>> assert_backends_agree(LoopedCase.make(LoopedConfig(tau=2)))
     """
     wrong = disagreement(case, sketch, dtype, rtol=rtol)
     if wrong is None:
@@ -122,8 +125,17 @@ def assert_backends_agree(
 
 
 def assert_same_features(fast: Features, slow: Features, rtol: float = 1e-10) -> None:
-    """Two Features of one batch, `fast` and `slow`, are the same: every example's error is at most rtol times the norm
-    of its whole gradient."""
+    """Two Features of one batch are the same, up to rounding.
+
+    fast, slow: the two. rtol: the error of an example that is allowed, relative to the norm of its whole gradient.
+
+    >>> from sdi.validate.looped_case import make_batch, make_model
+    >>> from sdi.backends import room
+    >>> reference, config = room("reference"), LoopedConfig(tau=2)
+    >>> model, batch = make_model(config, seed=0), make_batch(config, seed=0)
+    >>> found = reference.featurize(model, reference.token_cross_entropy, batch, loop=config.loop())
+    >>> assert_same_features(found, found)
+    """
     wrong = differ(fast, slow, rtol)
     if wrong is not None:
         raise AssertionError(f"{wrong}\n  {EXACT}")

@@ -55,7 +55,15 @@ seeds: SearchStrategy[int] = st.integers(0, 2**32 - 1)
 
 @composite
 def looped_configs(draw: DrawFn, /, **fixed: Any) -> LoopedConfig:
-    """A small looped transformer with any of its options; those in `fixed` stay."""
+    """A small looped transformer with any of its options. fixed: options that stay.
+
+    Returns a strategy of `LoopedConfig`.
+
+    >>> from hypothesis import Phase, find, settings
+    >>> first = settings(database=None, max_examples=1, phases=[Phase.generate])
+    >>> find(looped_configs(tau=3), lambda config: True, settings=first).tau
+    3
+    """
     options = {name: draw(st.sampled_from(values)) for name, values in OPTIONS.items() if name not in fixed} | fixed
     d, heads = draw(st.sampled_from(WIDTHS))
     if (d // heads) % 2:
@@ -67,13 +75,29 @@ def looped_configs(draw: DrawFn, /, **fixed: Any) -> LoopedConfig:
 
 @composite
 def taus(draw: DrawFn, n: int, most: int = STEP_LIMIT) -> Array:
-    """How many steps each of n examples takes: ragged, from 1 to `most`."""
+    """How many steps each of n examples takes: ragged, from 1 to `most`.
+
+    n: how many examples. most: steps of each, at most. Returns a strategy of arrays (n,).
+
+    >>> from hypothesis import Phase, find, settings
+    >>> first = settings(database=None, max_examples=1, phases=[Phase.generate])
+    >>> find(taus(3), lambda tau: True, settings=first).shape
+    (3,)
+    """
     return np.array(draw(st.lists(st.integers(1, most), min_size=n, max_size=n)), dtype=np.int64)
 
 
 @composite
 def batches(draw: DrawFn, config: LoopedConfig, most: int = 3) -> dict[str, Array]:
-    """Up to `most` examples for a config: ragged steps, early read-outs, masked tokens, or any of these left out."""
+    """Up to `most` examples for a config: ragged steps, early read-outs, masked tokens, or any of these left out.
+
+    config: of the model. most: examples. Returns a strategy of dicts of arrays: "tokens", "targets" (n, length).
+
+    >>> from hypothesis import Phase, find, settings
+    >>> first = settings(database=None, max_examples=1, phases=[Phase.generate])
+    >>> find(batches(LoopedConfig()), lambda batch: True, settings=first)["tokens"].ndim
+    2
+    """
     n, length = draw(st.integers(1, most)), draw(st.integers(1, config.length))
     batch = make_batch(config, draw(seeds), n=n, length=length)
     batch["tau"] = draw(taus(n))
@@ -84,7 +108,15 @@ def batches(draw: DrawFn, config: LoopedConfig, most: int = 3) -> dict[str, Arra
 
 @composite
 def looped_cases(draw: DrawFn, /, **fixed: Any) -> LoopedCase:
-    """A model with random weights and a batch, for both backends. fixed: options of `LoopedConfig` that stay."""
+    """A model with random weights and a batch, for both backends. fixed: options of `LoopedConfig` that stay.
+
+    Returns a strategy of `LoopedCase`.
+
+    >>> from hypothesis import Phase, find, settings
+    >>> first = settings(database=None, max_examples=1, phases=[Phase.generate])
+    >>> find(looped_cases(tau=2), lambda case: True, settings=first).config.tau
+    2
+    """
     config = draw(looped_configs(**fixed))
     seed = draw(seeds)
     return LoopedCase(make_model(config, seed), draw(batches(config)), seed)
@@ -92,13 +124,25 @@ def looped_cases(draw: DrawFn, /, **fixed: Any) -> LoopedCase:
 
 @composite
 def shapes(draw: DrawFn, most: int = 6) -> Shape:
-    """The shape of a vector or a matrix, each axis from 1 to `most`."""
+    """The shape of a vector or a matrix, each axis from 1 to `most`.
+
+    most: the largest side. Returns a strategy of tuples of one or two integers.
+
+    >>> from hypothesis import Phase, find, settings
+    >>> first = settings(database=None, max_examples=1, phases=[Phase.generate])
+    >>> len(find(shapes(), lambda shape: True, settings=first)) in (1, 2)
+    True
+    """
     return tuple(draw(st.lists(st.integers(1, most), min_size=1, max_size=2)))
 
 
 @composite
 def gradients(draw: DrawFn, shape: Shape, lead: Shape = (), kinds: Sequence[str] = KINDS) -> Array:
-    """Arrays (*lead, *shape) of the kinds that sketches are sensitive to; "whole" are integers."""
+    """Arrays (*lead, *shape) of the kinds that sketches are sensitive to; "whole" are integers.
+
+    shape: of the parameter. lead: axes before it. kinds: some of "random", "rank one", "sparse", "constant", "whole".
+    Returns a strategy of arrays.
+    """
     kind, rng = draw(st.sampled_from(kinds)), np.random.default_rng(draw(seeds))
     whole = (*lead, *shape)
     if kind == "whole":
@@ -117,6 +161,7 @@ def sketches(draw: DrawFn, names: Sequence[str | type] = tuple(SHIPPED), shape: 
     """A sketch, drawn for a small shape. names: classes or their names, by default all that ship.
 
     shape: of the parameter; by default any small one.
+    Returns a strategy of sketches.
     """
     chosen: Any = load_sketch(draw(st.sampled_from(tuple(names))))
     of = draw(shapes()) if shape is None else shape
@@ -129,7 +174,15 @@ def sketches(draw: DrawFn, names: Sequence[str | type] = tuple(SHIPPED), shape: 
 
 @composite
 def sketch_maps(draw: DrawFn, of: dict[str, Shape], names: Sequence[str | type] = tuple(SHIPPED)) -> SketchMap:
-    """A SketchMap of one class. of: the shape of each parameter, by name. names: as in `sketches`."""
+    """A SketchMap of one class.
+
+    of: the shape of each parameter, by name. names: as in `sketches`. Returns a strategy of `SketchMap`.
+
+    >>> from hypothesis import Phase, find, settings
+    >>> first = settings(database=None, max_examples=1, phases=[Phase.generate])
+    >>> find(sketch_maps({"w": (3, 2)}), lambda map: True, settings=first).shapes
+    {'w': (3, 2)}
+    """
     spec = draw(st.sampled_from(tuple(names)))
     return draw(
         st.builds(_named(SketchMap), st.just(of), m=st.integers(1, 20), seed=st.integers(0, 99), sketch=st.just(spec))

@@ -14,12 +14,16 @@ UNDECIDED = (  # what to do then
 
 @dataclass(frozen=True)
 class Evidence:
-    """`wrong` and `case` say what failed, on the smallest case that was tried; `seen` what was looked at."""
+    """What a check found: what failed, if anything did, and how sure that is.
 
-    cases: int
-    seen: str = ""
-    wrong: str | None = None
-    case: str | None = None
+    >>> Evidence(cases=3, wrong="it rounds", case="(1,)").verdict
+    'fails'
+    """
+
+    cases: int  # how many were tried
+    seen: str = ""  # what was looked at
+    wrong: str | None = None  # what failed
+    case: str | None = None  # the smallest on which it did
     alpha: float | None = None  # of a statistical check: the probability of a false failure, at most
     power: str | None = None  # what it would have noticed
     listed: bool = False  # whether it was also checked over every draw, at a tiny size
@@ -28,22 +32,28 @@ class Evidence:
 
     @property
     def holds(self) -> bool:
+        """Whether the property applies and nothing is wrong."""
         return self.wrong is None and self.applies
 
     @property
     def verdict(self) -> str:
+        """One of "holds", "fails", "not decided" or "does not apply"."""
         if not self.applies:
             return "does not apply"
         return "holds" if self.holds else "fails" if self.decided else "not decided"
 
     @property
     def how(self) -> str:
+        """How it was checked: "exact", "statistical" or "both"."""
         if not self.applies:
             return ""
         return "exact" if self.alpha is None else "both" if self.listed else "statistical"
 
     def message(self, says: str, spec: str, repeat: str) -> str:
-        """What an assertion prints: the claim, what is wrong, the smallest case, the error rate, how to repeat it."""
+        """What an assertion prints: the claim, what is wrong, the smallest case, the error rate, how to repeat it.
+
+        says: the property. spec: the class, as named. repeat: a line that repeats the check.
+        """
         if not self.decided:
             lines = [f"{spec}: not decided that {says}", f"  {self.wrong}", f"  {self.case}", f"  {UNDECIDED}"]
             return "\n".join([*lines, f"  repeat with: {repeat}"])
@@ -63,13 +73,17 @@ C = TypeVar("C", bound=Check)
 
 @dataclass(frozen=True)
 class Property:
-    """One row of the table. A property is not tested where one that it rests on fails: the cause is named once."""
+    """A property that sketches must have. It is not tested where one that it rests on fails: the cause is named once.
 
-    name: str
-    says: str
-    remedy: str
-    check: Check
-    needs: tuple[str, ...] = ()
+    >>> PROPERTIES[0].name
+    'protocol'
+    """
+
+    name: str  # one word
+    says: str  # the claim
+    remedy: str  # what to do if it fails
+    check: Check  # a function of a Subject
+    needs: tuple[str, ...] = ()  # names of those that it rests on
 
 
 Case = str | Callable[[], str]  # a text, or how to get it: most are never shown

@@ -28,45 +28,56 @@ NOT_TESTED = (
 
 @dataclass(frozen=True)
 class Finding:
-    """A row of the table: the verdict on one property."""
+    """A row of the table: the verdict on one property.
 
-    property: str
-    says: str
+    >>> Finding("linear", "S is linear", "holds", "exact", 9, "", None, None, None, None, None, 0.1).verdict
+    'holds'
+    """
+
+    property: str  # its name
+    says: str  # the claim
     verdict: str  # "holds", "fails", "not decided", "not tested", "does not apply"
-    how: str
-    cases: int
-    seen: str
-    wrong: str | None
-    case: str | None
-    remedy: str | None
-    alpha: float | None
-    power: str | None
-    seconds: float
+    how: str  # "exact", "statistical" or "both"
+    cases: int  # how many were tried
+    seen: str  # what was looked at
+    wrong: str | None  # what failed
+    case: str | None  # the smallest on which it did
+    remedy: str | None  # what to do
+    alpha: float | None  # of a statistical check: the probability of a false failure, at most
+    power: str | None  # what it would have noticed
+    seconds: float  # that it took
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `sdi validate` prints."""
+    """What `sdi validate` prints.
 
-    sketch: str
-    shape: tuple[int, ...]
-    m: int
-    seed: int
-    draws: int
-    findings: list[Finding]
-    standing: list[Standing]
-    not_tested: list[str]
+    >>> Report("tensor", (8, 6), 16, seed=0, draws=4000, findings=[], standing=[], not_tested=[]).passed
+    True
+    """
+
+    sketch: str  # the class, as named
+    shape: tuple[int, ...]  # of the parameter that it was tested on
+    m: int  # numbers
+    seed: int  # of the draws
+    draws: int  # for every statistical verdict
+    findings: list[Finding]  # one for each property
+    standing: list[Standing]  # beside the shipped sketches, if that was asked for
+    not_tested: list[str]  # in words
 
     @property
     def passed(self) -> bool:
+        """Whether nothing speaks against the sketch."""
         return all(finding.verdict in GOOD for finding in self.findings)
 
     @property
     def failed(self) -> tuple[str, ...]:
+        """The names of the properties that fail."""
         return tuple(f.property for f in self.findings if f.verdict == "fails")
 
     @property
     def undecided(self) -> tuple[str, ...]:
+        """The names of those that more draws would decide."""
         return tuple(f.property for f in self.findings if f.verdict == "not decided")
 
     @property
@@ -81,6 +92,7 @@ class Report:
         return sum(f.alpha for f in self.findings if f.alpha is not None)
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
         return {"passed": self.passed, "alpha": self.alpha, **asdict(self)}
 
 
@@ -100,6 +112,7 @@ def validate(
     seed, draws: of the sketches that statistical properties are tested on.
     compare: also measure its error, bytes and time beside the shipped sketches.
     progress: called with a line of text before each property is checked.
+    Returns a `Report`: a `Finding` for each property, and what was not tested.
     """
     subject = subject_of(sketch, shape, m, seed, draws)
     findings: list[Finding] = []

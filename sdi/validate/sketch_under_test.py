@@ -36,11 +36,11 @@ LARGE: Sizes = (
 class Subject:
     """A class with the sizes and the seed of its validation."""
 
-    sketch: Any
+    sketch: Any  # the class
     spec: str  # as the user named it
-    shape: Shape = (8, 6)
-    m: int = 16
-    seed: int = 0
+    shape: Shape = (8, 6)  # of the parameter
+    m: int = 16  # numbers
+    seed: int = 0  # of the draws
     draws: int = 4000  # for every statistical verdict
 
     def __post_init__(self) -> None:
@@ -57,14 +57,15 @@ class Subject:
         object.__setattr__(self, "shape", shape)
 
     def draw(self, k: int = 0, shape: Shape | None = None, m: int | None = None, name: str = "core.weight") -> Any:
-        """Its k-th sketch."""
+        """Its k-th sketch. shape, m: by default its own. name: of the parameter."""
         return self.sketch.draw(shape or self.shape, m or self.m, seed=self.seed_of(k), name=name)
 
     def seed_of(self, k: int) -> int:
+        """The seed of its k-th sketch."""
         return self.seed * SEEDS + k
 
     def call(self, shape: Shape) -> str:
-        """Its first draw, as one would write it."""
+        """Its first draw, as one would write it. shape: of the parameter."""
         return f"draw({shape}, {self.m}, seed={self.seed * SEEDS}, name='core.weight')"
 
     @property
@@ -92,6 +93,7 @@ class Subject:
             yield sketch
 
     def rng(self, *words: int) -> np.random.Generator:
+        """A generator of its own for each purpose, which words name."""
         return np.random.default_rng([self.seed, *words])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_cases import ATTACKS, Opened, browser, hostile_batches, hostile_result, hostile_show
+from report_cases import ATTACKS, Opened, browser, find_chromium, hostile_batches, hostile_result, hostile_show
 
 import sdi
 
@@ -42,6 +42,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def opened(running: Any, report: Path) -> Opened:
     return Opened(running, report)
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("1", pytest.fail.Exception), ("", pytest.skip.Exception)])
+def test_without_chromium_it_fails_in_ci_and_is_skipped_elsewhere(
+    ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name, value in {"CI": ci, "PATH": str(tmp_path), "PLAYWRIGHT_BROWSERS_PATH": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("SDI_CHROMIUM", raising=False)
+    with pytest.raises(outcome, match="`make browser` installs it"):
+        find_chromium()
 
 
 def column(page: Any, number: int) -> list[str]:

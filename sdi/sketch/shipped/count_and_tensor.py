@@ -90,7 +90,7 @@ class CountSketch(LinearSketch):
 
     @classmethod
     def enumerate_all(cls, shape: Shape, m: int) -> Draws:
-        """Every table of buckets and signs, all equally likely."""
+        """Every table of buckets and signs, all equally likely. shape: of the parameter. m: numbers."""
         (d,) = check_shape(shape, "CountSketch")
         one = Fraction(1, (2 * m) ** d)
         for h, s in product(product(range(m), repeat=d), product((-1, 1), repeat=d)):
@@ -115,6 +115,7 @@ class CountSketch(LinearSketch):
         return count_sketch_factor(self.m)
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        """The variance of each inner product, estimated from sketched numbers. pairs: their norms and products."""
         return half_bound(self.variance_factor(), pairs)
 
 
@@ -148,7 +149,7 @@ class TensorSketch(LinearSketch):
 
     @classmethod
     def enumerate_all(cls, shape: Shape, m: int) -> Draws:
-        """Every pair of a CountSketch of the rows and one of the columns."""
+        """Every pair of a CountSketch of the rows and one of the columns. shape: of the parameter. m: numbers."""
         shape = check_shape(shape, "TensorSketch")
         if len(shape) == 1:
             yield from CountSketch.enumerate_all(shape, m)
@@ -161,6 +162,7 @@ class TensorSketch(LinearSketch):
 
     @property
     def m(self) -> int:
+        """The number of buckets."""
         return self.rows.m
 
     @property
@@ -230,6 +232,7 @@ class Keep(LinearSketch):
 
     @classmethod
     def enumerate_all(cls, shape: Shape, m: int) -> Draws:
+        """The one Keep there is. shape: of the parameter. m: numbers."""
         yield Fraction(1), cls(shape)
 
     def tables(self) -> dict[str, Array]:
@@ -243,4 +246,5 @@ class Keep(LinearSketch):
         return 0.0
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        """Zeros: there is no error. pairs: of any examples."""
         return np.zeros_like(pairs.norms)

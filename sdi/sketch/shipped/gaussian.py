@@ -25,6 +25,10 @@ class GaussianSketch(LinearSketch):
 
     <S x, S y> is the mean of m independent (g.x)(g.y), with E = x.y and, by Isserlis' theorem,
     Var = |x|^2 |y|^2 + (x.y)^2. So the variance is (|x|^2 |y|^2 + (x.y)^2) / m, at most 2 / m, attained at x = y.
+    table: G. of: the shape of the parameter, of D entries.
+
+    >>> GaussianSketch.draw((8, 6), 16, seed=0, name="w").apply(np.ones((8, 6))).shape
+    (16,)
     """
 
     table: Float[Array, "m numbers"]
@@ -49,6 +53,7 @@ class GaussianSketch(LinearSketch):
 
     @classmethod
     def of_tables(cls, shape: Shape, m: int, tables: Mapping[str, Array]) -> GaussianSketch:
+        """The sketch whose `tables()` these are. shape: of the parameter. m: its size."""
         return cls(tables["table"].reshape(m, -1), shape)
 
     @property
@@ -69,4 +74,5 @@ class GaussianSketch(LinearSketch):
         return 2 / self.size
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        """The variance of each inner product, estimated from sketched numbers. pairs: their norms and products."""
         return half_bound(self.variance_factor(), pairs)

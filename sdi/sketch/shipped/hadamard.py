@@ -36,6 +36,10 @@ class HadamardSketch(ScaledIntegers):
 
     The bracket is the variance of TensorSketch with one bucket: at most 8 |X|^2 |Y|^2, approached by flat rank-one
     X = Y. If one side has a single entry, it is CountSketch's with one bucket: at most 2.
+    out_signs, in_signs: s and t. out_at, in_at: r and c. of: the shape of the parameter.
+
+    >>> HadamardSketch.draw((8, 6), 16, seed=0, name="w").apply(np.ones((8, 6))).shape
+    (16,)
     """
 
     out_signs: Int8[Array, "d1"]
@@ -74,7 +78,10 @@ class HadamardSketch(ScaledIntegers):
 
     @classmethod
     def enumerate_all(cls, shape: Shape, m: int) -> Draws:
-        """Every choice of signs and of pairs; the sign of a side of one entry is left out."""
+        """Every choice of signs and of pairs; the sign of a side of one entry is left out.
+
+        shape: of the parameter. m: numbers.
+        """
         d1, d2 = matrix_shape(check_shape(shape, "HadamardSketch"))
         p1, p2 = padded(d1), padded(d2)
         outs, ins = (list(every((-1, 1), repeat=d)) if d > 1 else [(1,)] for d in (d1, d2))
@@ -86,6 +93,7 @@ class HadamardSketch(ScaledIntegers):
 
     @classmethod
     def of_tables(cls, shape: Shape, m: int, tables: Mapping[str, Array]) -> HadamardSketch:
+        """The sketch whose `tables()` these are. shape: of the parameter. m: its size."""
         return cls(**tables, of=shape)
 
     @property
@@ -125,6 +133,7 @@ class HadamardSketch(ScaledIntegers):
         return (N - m) / max(N - 1, 1) * (8 if min(d1, d2) > 1 else 2) / m
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        """The variance of each inner product, estimated from sketched numbers. pairs: their norms and products."""
         N = prod(padded(d) for d in matrix_shape(self.of))
         return between(self.variance_factor(), pairs, over_entries(pairs, N))
 

@@ -34,6 +34,10 @@ class KroneckerSketch(ScaledIntegers):
 
     with equality for normal numbers in place of signs, and approached by flat rank-one X = Y. With k1 = k2 = sqrt(m)
     this is 4 / sqrt(m) + 4 / m: the price of its speed. A kept side has a factor of 1.
+    left, right: L and R. of: the shape of the parameter.
+
+    >>> KroneckerSketch.draw((8, 6), 16, seed=0, name="w").apply(np.ones((8, 6))).shape
+    (16,)
     """
 
     left: Int8[Array, "k1 d1"] | None
@@ -62,7 +66,7 @@ class KroneckerSketch(ScaledIntegers):
 
     @classmethod
     def enumerate_all(cls, shape: Shape, m: int) -> Draws:
-        """Every pair of matrices of signs."""
+        """Every pair of matrices of signs. shape: of the parameter. m: numbers."""
         sides = matrix_shape(check_shape(shape, "KroneckerSketch"))
         (k1, k2) = best_sides(sides, m)
         for p, left in _every_side(k1, sides[0]):
@@ -71,6 +75,7 @@ class KroneckerSketch(ScaledIntegers):
 
     @classmethod
     def of_tables(cls, shape: Shape, m: int, tables: Mapping[str, Array]) -> KroneckerSketch:
+        """The sketch whose `tables()` these are. shape: of the parameter. m: its size."""
         return cls(tables.get("left"), tables.get("right"), shape)
 
     @property
@@ -114,6 +119,7 @@ class KroneckerSketch(ScaledIntegers):
         return (1 + first) * (1 + second) - 1
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        """The variance of each inner product, estimated from sketched numbers. pairs: their norms and products."""
         drawn = (self.left is not None, self.right is not None)
         return between(self.variance_factor(), pairs, over_grid(pairs, self.k, drawn))
 

@@ -27,6 +27,10 @@ class MaskSketch(ScaledIntegers):
     (D - m) / (m (D - 1)) (D sum a_i^2 - (sum a_i)^2). The bracket is convex in a, and sum |a_i| <= |x| |y|: it is
     largest where one entry holds everything, D - 1. So the factor is (D - m) / m, attained by x = y = e_i: not small.
     A mask is good only for gradients that are spread evenly.
+    index: the chosen entries of the flattened parameter. of: its shape.
+
+    >>> MaskSketch.draw((8, 6), 16, seed=0, name="w").apply(np.ones((8, 6))).shape
+    (16,)
     """
 
     index: Int[Array, "m"]  # in the flattened parameter
@@ -49,7 +53,7 @@ class MaskSketch(ScaledIntegers):
 
     @classmethod
     def enumerate_all(cls, shape: Shape, m: int) -> Draws:
-        """Every set of entries."""
+        """Every set of entries. shape: of the parameter. m: numbers."""
         D = prod(check_shape(shape, "MaskSketch"))
         size = min(m, D)
         for chosen in combinations(range(D), size):
@@ -57,6 +61,7 @@ class MaskSketch(ScaledIntegers):
 
     @classmethod
     def of_tables(cls, shape: Shape, m: int, tables: Mapping[str, Array]) -> MaskSketch:
+        """The sketch whose `tables()` these are. shape: of the parameter. m: its size."""
         return cls(tables["index"], shape)
 
     @property

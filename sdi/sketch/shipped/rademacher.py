@@ -28,6 +28,10 @@ class RademacherSketch(ScaledIntegers):
     <S x, S y> is the mean of m independent (z.x)(z.y), and E (z.x)^2 (z.y)^2 = |x|^2 |y|^2 + 2 (x.y)^2 - 2 sum x_i^2
     y_i^2: signs pair up as normal numbers do, but all four at one i are counted once, not thrice. So the variance is
     (|x|^2 |y|^2 + (x.y)^2 - 2 sum x_i^2 y_i^2) / m, that of CountSketch: at most 2 / m, approached by flat x = y.
+    signs: Z. of: the shape of the parameter, of D entries.
+
+    >>> RademacherSketch.draw((8, 6), 16, seed=0, name="w").apply(np.ones((8, 6))).shape
+    (16,)
     """
 
     signs: Int8[Array, "m numbers"]
@@ -49,13 +53,14 @@ class RademacherSketch(ScaledIntegers):
 
     @classmethod
     def enumerate_all(cls, shape: Shape, m: int) -> Draws:
-        """Every matrix of signs."""
+        """Every matrix of signs. shape: of the parameter. m: numbers."""
         count = m * prod(shape)
         for signs in every((-1, 1), repeat=count):
             yield Fraction(1, 2**count), cls(np.array(signs).reshape(m, prod(shape)), shape)
 
     @classmethod
     def of_tables(cls, shape: Shape, m: int, tables: Mapping[str, Array]) -> RademacherSketch:
+        """The sketch whose `tables()` these are. shape: of the parameter. m: its size."""
         return cls(tables["signs"].reshape(m, -1), shape)
 
     @property
@@ -76,4 +81,5 @@ class RademacherSketch(ScaledIntegers):
         return 2 / self.size
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        """The variance of each inner product, estimated from sketched numbers. pairs: their norms and products."""
         return half_bound(self.variance_factor(), pairs)

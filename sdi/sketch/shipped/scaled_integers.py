@@ -26,7 +26,8 @@ class ScaledIntegers(LinearSketch):
 
     @property
     @abstractmethod
-    def squared_scale(self) -> Fraction: ...
+    def squared_scale(self) -> Fraction:
+        """The square of what the integers are multiplied with, exactly."""
 
     @abstractmethod
     def integers(self, x: Shaped[Array, "..."]) -> Shaped[Array, "... size"]:

@@ -34,6 +34,7 @@ class SparseSketch(ScaledIntegers):
     signs make the Z_ij uncorrelated with mean 0, and E Z_ij^2 = m (s/m)^2 / s^2 = 1 / m, whatever s is. So the
     variance is (|x|^2 |y|^2 + (x.y)^2 - 2 sum x_i^2 y_i^2) / m, at most 2 / m, as CountSketch's, which is s = 1; a
     larger s makes rare large errors rarer, and costs s times as much.
+    rows: the s buckets of each entry. signs: its signs there. m: buckets. of: the shape of the parameter.
     """
 
     rows: Int[Array, "numbers s"]
@@ -77,7 +78,7 @@ class SparseSketch(ScaledIntegers):
 
     @classmethod
     def enumerate_all(cls, shape: Shape, m: int) -> Draws:
-        """Every choice of rows and signs for every column."""
+        """Every choice of rows and signs for every column. shape: of the parameter. m: numbers."""
         s, d = min(cls.nonzeros, m), prod(shape)
         columns = list(_every_column(s, m))
         one = Fraction(1, (comb(m, s) * 2**s) ** d)
@@ -87,6 +88,7 @@ class SparseSketch(ScaledIntegers):
 
     @classmethod
     def of_tables(cls, shape: Shape, m: int, tables: Mapping[str, Array]) -> SparseSketch:
+        """The sketch whose `tables()` these are. shape: of the parameter. m: its size."""
         return SparseSketch(tables["rows"], tables["signs"], m, shape)
 
     @property
@@ -109,6 +111,7 @@ class SparseSketch(ScaledIntegers):
         return 2 / self.m
 
     def variance_estimate(self, pairs: Pairs) -> Shaped[Array, "n q"]:
+        """The variance of each inner product, estimated from sketched numbers. pairs: their norms and products."""
         return half_bound(self.variance_factor(), pairs)
 
 
