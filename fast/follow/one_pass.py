@@ -144,9 +144,9 @@ def _forward_and_back(
     n, tracer.proof = _examples(losses), None
     if ids and len(ids) != n:
         raise ValueError(
-            f"ids must name each of the {n} examples, got {len(ids)}; if they come from the batch, the loss must give one "
-            "value for each of its rows: examples must be the first axis of a batch's arrays; turn sequence-first data "
-            "around in the loader, and back in the loss"
+            f"ids must name each of the {n} examples, got {len(ids)}; if they come from the batch, the loss must give "
+            "one value for each of its rows: examples must be the first axis of a batch's arrays; turn sequence-first "
+            "data around in the loader, and back in the loss"
         )
     tracer.leaked = proof is not None and proof.leaked
     tracer.losses = losses.detach()

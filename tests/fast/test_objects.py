@@ -142,6 +142,26 @@ def test_only_modules_that_cannot_be_run_again_keep_their_graph() -> None:
     assert (plain.memory.graph_kept, cached.memory.graph_kept) == ([], [cached.model.core])
 
 
+class Gated(Model):
+    """A parameter used by name leads into the object that the first step is given."""
+
+    def __init__(self) -> None:
+        super().__init__("dataclass in")
+        self.gate = nn.Parameter(torch.ones(D).double())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.core(State(self.read(x) * self.gate)))
+
+
+@pytest.mark.parametrize("memory", ["hooks", "recompute"])
+def test_the_gradient_of_a_parameter_goes_through_an_object(memory: str) -> None:
+    model, batch = Gated(), make_xy()
+    found = Featurizer(model, loss, loop=Loop(["core", "gate"], "core"), memory=memory, audit="off")(batch)
+    for i, value in enumerate(loss(model, batch)):
+        (g,) = torch.autograd.grad(value, model.gate, retain_graph=True)
+        np.testing.assert_allclose(found.g[i, found.block("gate")], g.numpy(), rtol=1e-10)
+
+
 class Borrowing(nn.Module):
     """Uses a value of the graph that it is not given."""
 
