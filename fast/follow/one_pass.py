@@ -27,7 +27,7 @@ from .body import Body
 from .by_name import ByName, NeedsEachAlone
 from .deliver import NO_ROWS
 from .owners import NeedsWeighing, loss_weights
-from .plan import BY_NAME, NeedsEnclosing, Plan
+from .plan import BY_NAME, NeedsEnclosing, NeedsGraph, Plan
 from .recompute import recomputing
 from .tracer import Tracer
 from .value_proof import ValueProof
@@ -81,7 +81,7 @@ def run_pass(
             memory.arena.clear()
             arena = None if memory.recompute else memory.arena  # which takes memory to save time
             tracer = Tracer(model, body, plan, make_sinks(), memory.meter(count_examples(batch)), arena)
-            units = recomputing(model, loop, body, tracer) if memory.recompute else nullcontext()
+            units = recomputing(model, loop, body, tracer, memory.graph_kept) if memory.recompute else nullcontext()
             own = no_checkpoints() if memory.recompute else nullcontext()  # a unit's second run would be a third
             named = {name: body.parameters[name] for name in plan.by_name}
             try:
@@ -90,6 +90,9 @@ def run_pass(
                     _forward_and_back(model, loss, batch, tracer, part, idle, ids, weigh, prove, reached)
             except NeedsWeighing:  # under recompute, some rows are first seen in the backward pass
                 weigh = True
+                continue
+            except NeedsGraph as error:
+                memory.graph_kept.append(error.module)
                 continue
             except NeedsEachAlone:
                 each_alone = True
@@ -141,9 +144,9 @@ def _forward_and_back(
     n, tracer.proof = _examples(losses), None
     if ids and len(ids) != n:
         raise ValueError(
-            f"ids must name each of the {n} examples, got {len(ids)}; if it is the loss that gave {n} values for "
-            f"{len(ids)} examples: they must be the first axis of a batch's arrays; turn sequence-first data around in "
-            "the loader, and back in the loss"
+            f"ids must name each of the {n} examples, got {len(ids)}; if they come from the batch, the loss must give "
+            "one value for each of its rows: examples must be the first axis of a batch's arrays; turn sequence-first "
+            "data around in the loader, and back in the loss"
         )
     tracer.leaked = proof is not None and proof.leaked
     tracer.losses = losses.detach()

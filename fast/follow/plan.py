@@ -82,6 +82,14 @@ class NeedsEnclosing(Exception):
         self.mixed = mixed  # rows may depend on more than one example
 
 
+class NeedsGraph(Exception):
+    """Under recompute, the graph of a module's calls has to be kept: begin again, with its children as units."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(type(module).__name__)
+        self.module = module
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     units: tuple[Unit, ...]

@@ -1,12 +1,14 @@
 """Recompute: body units keep only their inputs; their graphs are rebuilt, one at a time, as the backward pass comes by.
 
 A unit here is a module that the Loop names (or, where that is a list or contains the loop, its children), at its
-outermost call. Peak memory then holds one unit's activations, and the inputs of the others.
+outermost call. Peak memory then holds one unit's activations, and the inputs of the others. A module that takes, fills
+or returns an object with tensors in it (a cache, a dataclass), where PyTorch sees no graph, is not a unit, but its
+children may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,16 +24,20 @@ from ..guard.second_run import second_run
 from .body import Body
 from .call import Call
 from .graph_leaves import carries_gradient
+from .held_tensors import held_tensors
 from .left_behind import LeftBehind, Place
+from .plan import NeedsGraph
 from .tracer import Tracer
 
 
 @contextmanager
-def recomputing(model: nn.Module, loop: Loop, body: Body, tracer: Tracer) -> Iterator[None]:
-    """Replace the forward of every unit for the duration."""
+def recomputing(
+    model: nn.Module, loop: Loop, body: Body, tracer: Tracer, graph_kept: Sequence[nn.Module]
+) -> Iterator[None]:
+    """Replace the forward of every unit for the duration. graph_kept: modules that are not units."""
     with ExitStack() as stack:
         named = {id(body.parameters[name]) for name in tracer.plan.by_name}
-        for module in recompute_units(model, loop, body, named):
+        for module in recompute_units(model, loop, body, named, graph_kept):
             had = "forward" in vars(module)
             original = module.forward
             module.forward = _Wrapped(module, original, tracer)
@@ -48,13 +54,20 @@ def _restore(module: nn.Module, original: Any) -> None:
         module.forward = original
 
 
-def recompute_units(model: nn.Module, loop: Loop, body: Body, named: Container[int] = frozenset()) -> list[nn.Module]:
-    """The outermost modules named by the Loop that are called and do not contain the loop, nor a parameter with one of
-    these numbers: those are followed by name."""
+def recompute_units(
+    model: nn.Module,
+    loop: Loop,
+    body: Body,
+    named: Container[int] = frozenset(),
+    graph_kept: Sequence[nn.Module] = (),
+) -> list[nn.Module]:
+    """The outermost modules named by the Loop that are called and do not contain the loop, nor one of `graph_kept`, nor
+    a parameter with one of the numbers `named`: those are followed by name."""
     units: list[nn.Module] = []
 
     def visit(module: nn.Module) -> None:
         apart = body.marks_inside(module) or isinstance(module, (nn.ModuleList, nn.ModuleDict))
+        apart = apart or any(kept is part for kept in graph_kept for part in module.modules())
         if apart or any(id(p) in named for p in module.parameters()):
             for child in module.children():
                 visit(child)
@@ -108,9 +121,13 @@ class _Run:
 
     def forward(self, leaves: list[Any]) -> list[Any]:
         args, kwargs = self.call.inputs(leaves)
-        left = LeftBehind(self.wrapped.modules)
+        left, held = LeftBehind(self.wrapped.modules), held_tensors(leaves)
         with self.wrapped.tracer.inside_unit():
             out, self.out_spec = pytree.tree_flatten(self.wrapped.original(*args, **kwargs))
+        after = held_tensors(leaves)
+        filled = len(after) != len(held) or any(x is not y for x, y in zip(after, held, strict=True))
+        if filled or any(x.requires_grad for x in held) or held_tensors(out):
+            raise NeedsGraph(self.wrapped.module)
         if pytree.tree_structure((args, kwargs)) != self.call.spec:
             raise CoverageError(
                 f"a {type(self.call.module).__name__} puts something into a list or dict that it is given, which is "
@@ -187,7 +204,7 @@ def _run_again(ctx: Any, deltas: tuple[Tensor, ...], tracer: Tracer, ours: bool)
         return (None, None, *(None for _ in wanted))
     inputs = [leaves[i] for i, want in zip(tensors, wanted, strict=True) if want]
     outputs = [(k, y) for k, y in enumerate(out) if y.requires_grad]
-    with tracer.inside(ctx, outputs, tensors, leaves, ours) as begins, tracer.pulling():
+    with tracer.inside(ctx, run.call.module, outputs, tensors, leaves, ours) as begins, tracer.pulling():
         others = [x for x in begins if all(x is not i for i in inputs)]
         ends = [tracer.watch(y) if ours else y for y, _ in roots]
         grads = iter(torch.autograd.grad(ends, inputs + others, [d for _, d in roots], allow_unused=True))

@@ -30,8 +30,8 @@ from .call import Call
 from .deliver import Delivery
 from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
 from .left_behind import LeftBehind
-from .plan import BY_NAME, NeedsEnclosing, Plan, Unit, batch_axis, refuse_replaced
-from .row_proof import RowProof
+from .plan import BY_NAME, NeedsEnclosing, NeedsGraph, Plan, Unit, batch_axis, refuse_replaced
+from .row_proof import OPAQUE, RowProof
 from .row_rules import UNKNOWN, Block
 from .step_count import StepCount
 from .value_proof import ValueProof
@@ -146,17 +146,29 @@ class Tracer(Delivery):
 
     @contextmanager
     def inside(
-        self, node: Any, outputs: list[tuple[int, Tensor]], tensors: list[int], leaves: list[Any], ours: bool
+        self,
+        node: Any,
+        module: nn.Module,
+        outputs: list[tuple[int, Tensor]],
+        tensors: list[int],
+        leaves: list[Any],
+        ours: bool,
     ) -> Iterator[list[Tensor]]:
         """For the duration of the backward pass through a unit that was run again: yields where its graph begins.
 
         In our pass the rows of its calls are followed, and those above it. The graph is not kept: its hooks hold the
-        activations of the unit.
+        activations of the unit. It must not lead to units before it, as a value in a closure would make it.
         """
-        if not ours or self.owners.weighing:
+        if not ours:
             yield graph_leaves(y for _, y in outputs)
             return
-        begins, nodes = self.rows.follow([(y, self.rows.block_of(node, k)) for k, y in outputs])
+        rows = RowProof(self.n) if self.owners.weighing else self.rows
+        begins, nodes = rows.follow([(y, rows.block_of(node, k)) for k, y in outputs])
+        if any(type(inner).__name__ == OPAQUE for inner in nodes):
+            raise NeedsGraph(module)
+        if self.owners.weighing:
+            yield begins
+            return
         above = [self.rows.block_of_leaf(leaves[i]) if leaves[i].requires_grad else UNKNOWN for i in tensors]
         self.rows.resume(node, [UNKNOWN, *above])  # the first is the leaf that begins every unit's graph
         yield begins

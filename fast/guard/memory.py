@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdi.arguments import check_budget, one_of
 from sdi.inputs.settings import MEMORIES
@@ -35,6 +35,7 @@ class Memory:
         self.budget = budget if budget is not None or mode != "auto" else free_bytes() // 2
         self.recompute = mode == "recompute"
         self.arena = Arena()
+        self.graph_kept: list[nn.Module] = []  # of these modules under recompute: only their parts can be run again
         self.rows: int | None = None  # examples at a time; None for the whole batch
 
     @property

@@ -1,6 +1,7 @@
 """Batches: nested mappings, lists and tuples of arrays or tensors whose first axis counts examples.
 
-A list without arrays in it, of as many entries as there are examples, has one entry for each of them.
+A list without arrays in it, of as many entries as there are examples, has one entry for each of them. A batch of
+graphs, as PyTorch Geometric's `Batch` is one, holds one graph for each example.
 
 An example has an id, given under the batch's key "id" or else a digest of its content, by which its rows are matched
 everywhere. The key "id" is for us: it is not passed on to the loss.
@@ -116,8 +117,10 @@ def id_text(i: Any) -> str:
 
 
 def count_examples(batch: Any) -> int:
-    """The number of examples: the length of the first array in the batch."""
+    """The number of examples: the length of the first array in the batch, or the number of its graphs."""
     for _, x in leaves(batch):
+        if is_graphs(x):
+            return int(x.num_graphs)
         if is_array(x):
             return len(x)
     raise ValueError(f"a batch must hold an array whose first axis counts examples, got {type(batch).__name__}")
@@ -128,7 +131,7 @@ def take_examples(batch: Any, rows: slice | Sequence[int], n: int, shared: Colle
 
     shared: paths (see `leaves`) that are kept as they are even if they have length n.
     """
-    if not any(is_array(x) and len(x) == n and path not in shared for path, x in leaves(batch)):
+    if not any(has_rows(x, n) and not isinstance(x, list) and path not in shared for path, x in leaves(batch)):
         raise TypeError(
             f"cannot take single examples out of a batch of type {type(batch).__name__}: no array in it has {n} rows; "
             "give a mapping, list or tuple of arrays, or pass audit='off' and no byte budget"
@@ -137,6 +140,9 @@ def take_examples(batch: Any, rows: slice | Sequence[int], n: int, shared: Colle
     def take(path: str, x: Any) -> Any:
         if not has_rows(x, n) or path in shared:
             return x
+        if is_graphs(x):
+            graphs = x.to_data_list()
+            return type(x).from_data_list([graphs[k] for k in (range(n)[rows] if isinstance(rows, slice) else rows)])
         if isinstance(rows, slice):
             return x[rows]
         return [x[k] for k in rows] if isinstance(x, list) else x[np.asarray(rows, dtype=np.int64)]
@@ -149,7 +155,9 @@ def digests(batch: Any, n: int) -> tuple[str, ...]:
     common, own = hashlib.sha256(), []
     for path, x in leaves(batch):
         common.update(f"|{path}|".encode())
-        if isinstance(x, list) and has_rows(x, n):
+        if is_graphs(x) and has_rows(x, n):
+            own.append([_graph_bytes(graph) for graph in x.to_data_list()])
+        elif isinstance(x, list) and has_rows(x, n):
             words = [repr(part).encode() for part in x]
             own.append([b"%d:%b" % (len(word), word) for word in words])  # lengths tell (1, 23) from (12, 3)
         elif hasattr(x, "shape"):
@@ -182,7 +190,28 @@ def is_array(x: Any) -> bool:
 
 def has_rows(x: Any, n: int) -> bool:
     """Whether a leaf has a row for each of n examples."""
-    return (isinstance(x, list) or is_array(x)) and len(x) == n
+    return bool(x.num_graphs == n) if is_graphs(x) else (isinstance(x, list) or is_array(x)) and len(x) == n
+
+
+def is_graphs(x: Any) -> bool:
+    """Whether a value is a batch of graphs: it says how many, can be taken apart into them, and made of some."""
+    if isinstance(x, (*PLAIN, list)) or hasattr(x, "shape"):
+        return False
+    return all(hasattr(x, name) for name in ("num_graphs", "to_data_list", "from_data_list"))
+
+
+def _graph_bytes(graph: Any) -> bytes:
+    """The content of one graph: its tensors and values, by name."""
+    given = graph.to_dict() if hasattr(graph, "to_dict") else vars(graph)
+    parts = hashlib.sha256()
+    for key in sorted(given):
+        x = given[key]
+        if hasattr(x, "shape"):
+            x = as_numpy(x)
+            parts.update(f"|{key}|{x.dtype.str}|{x.shape}|".encode() + x.tobytes())
+        else:
+            parts.update(f"|{key}|{x!r}|".encode())
+    return parts.digest()
 
 
 def leaves(batch: Any, path: str = "") -> Iterator[tuple[str, Any]]:

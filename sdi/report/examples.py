@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sdi.inputs.batches import ID, has_rows, map_leaves, read_batches
+from sdi.inputs.batches import ID, has_rows, is_graphs, map_leaves, read_batches
 from sdi.printable import printable
 
 Show = Callable[[Any], Any]
@@ -40,7 +40,13 @@ def one_example(batch: Any, k: int, n: int, i: str) -> Any:
     >>> one_example({"x": np.eye(2)}, 1, 2, "b")
     {'x': array([0., 1.]), 'id': 'b'}
     """
-    row = map_leaves(batch, lambda path, x: x[k] if has_rows(x, n) else x)
+
+    def row_of(path: str, x: Any) -> Any:
+        if not has_rows(x, n):
+            return x
+        return x.to_data_list()[k] if is_graphs(x) else x[k]
+
+    row = map_leaves(batch, row_of)
     return {**row, ID: i} if isinstance(row, Mapping) else row
 
 

@@ -4,7 +4,10 @@ from importlib.util import find_spec
 
 import pytest
 
-NEEDED = ("transformers", "x_transformers", "HRM", "perceiver_pytorch", "tiny_recursive_model", "peft", "datasets")
+NEEDED = (
+    "transformers", "x_transformers", "HRM", "perceiver_pytorch", "tiny_recursive_model", "peft", "datasets",
+    "torch_geometric",
+)  # fmt: skip
 collect_ignore_glob = [] if all(find_spec(name) for name in NEEDED) else ["test_*.py"]
 
 

@@ -117,6 +117,54 @@ def llama() -> Case:
     return Case(ready(LoopedBlock(LlamaDecoderLayer(config, 0), call)), logits_loss, tokens(), tau=4)
 
 
+class CachedLlama(LoopedBlock):
+    """Attends to the keys of the loops before as well, which a cache holds."""
+
+    def forward(self, input_ids: Any) -> Any:
+        from transformers import DynamicCache
+
+        x, cache = self.embed(input_ids), DynamicCache()
+        for t in range(self.tau):
+            x = self.call(self, x, cache, t)
+        return self.head(x)
+
+
+def llama_cached() -> Case:
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
+
+    config = LlamaConfig(vocab_size=V, hidden_size=D, intermediate_size=24, num_attention_heads=2, num_hidden_layers=1)
+    config._attn_implementation = "eager"
+    rotary = LlamaRotaryEmbedding(config)
+
+    def call(net: Any, x: Any, cache: Any, t: int) -> Any:
+        places = torch.arange(x.shape[1])[None].expand(len(x), -1)
+        ahead = torch.full((x.shape[1], x.shape[1]), -1e9, dtype=x.dtype).triu(1)
+        mask = torch.cat([torch.zeros(len(ahead), t * len(ahead), dtype=x.dtype), ahead], dim=1)[None, None]
+        turned = rotary(x, places)
+        return net.block(
+            x, attention_mask=mask, position_ids=places, position_embeddings=turned, past_key_values=cache,
+            use_cache=True,
+        )  # fmt: skip
+
+    return Case(ready(CachedLlama(LlamaDecoderLayer(config, 0), call, 3)), logits_loss, tokens(), tau=3)
+
+
+def llama_layers() -> Case:
+    """Its layers as steps; in evaluation mode, it makes a cache by default."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(vocab_size=V, hidden_size=D, intermediate_size=24, num_attention_heads=2, num_hidden_layers=3)
+    layers = [f"model.layers.{k}" for k in range(3)]
+
+    def loss(model: Any, batch: dict[str, Any]) -> Any:
+        said = model(batch["input_ids"], use_cache=True)
+        assert said.past_key_values is not None
+        return said.logits.square().mean(dim=(1, 2))
+
+    return Case(ready(LlamaForCausalLM(config)), loss, tokens(), sdi.Loop(layers, layers), tau=3)
+
+
 def gpt2_block() -> nn.Module:
     from transformers import GPT2Config
     from transformers.models.gpt2.modeling_gpt2 import GPT2Block
@@ -275,6 +323,7 @@ def dora() -> Case:
 
 
 CASES = (
-    albert, perceiver, hrm_text, zamba2, llama, gpt2, mamba, mixtral, x_transformers_tied, x_transformers_looped,
-    hrm_pytorch, tiny_recursive, perceiver_pytorch, recurrent_depth, lora, dora,
+    albert, perceiver, hrm_text, zamba2, llama, gpt2, llama_cached, llama_layers, mamba, mixtral,
+    x_transformers_tied, x_transformers_looped, hrm_pytorch, tiny_recursive, perceiver_pytorch, recurrent_depth,
+    lora, dora,
 )  # fmt: skip

@@ -83,6 +83,24 @@ def test_the_error_bar_is_that_of_one_product_not_a_sum_of_bars(world: World) ->
 
 
 @pytest.mark.slow
+def test_the_rounding_of_every_member_is_in_a_groups_error_bar(world: World) -> None:
+    """Without a sketch, what float16 rounds off is all of the error: by hand, parameter by parameter."""
+    found, result = scored(world, m=None, dtype="float16")
+    store, wanted, u = Store(world.store), np.zeros((3, len(result.labels["query"]), 3)), 2.0**-11
+    for eta, point in zip((0.5, 0.25), result.labels["checkpoint"], strict=True):
+        g = store.read(point, "train", [f"t-{k}" for k in range(7)]).g.astype(np.float64)
+        phi = store.read(point, "query", result.labels["query"]).phi.astype(np.float64)
+        variance: Any = 0.0
+        for b in store.blocks:
+            part, asked = g[:, b.start : b.stop], np.square(phi[..., b.start : b.stop]).sum(axis=-1)
+            rounded = np.stack([np.square(part[rows]).sum() for rows in ROWS.values()])
+            whole = np.stack([np.square(part[rows].sum(axis=0)).sum() for rows in ROWS.values()])
+            variance = variance + u**2 * (rounded + whole)[:, None, None] * asked[None]
+        wanted += eta * np.sqrt(variance)
+    assert_close(found.stderr.values, wanted, rtol=1e-5)
+
+
+@pytest.mark.slow
 def test_groups_are_ranked_by_sum_size_and_energy(world: World) -> None:
     found, _ = scored(world)
     by_hand = {
