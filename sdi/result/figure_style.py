@@ -74,12 +74,15 @@ def new_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def write_figure(figure: Any, path: Path) -> None:
-    """Write a figure in the format of the path's ending (PNG without one), whole or not at all."""
-    kind, picture = path.suffix[1:].lower() or "png", BytesIO()
+def write_figure(figure: Any, *paths: Path) -> None:
+    """Write a figure, within `styled`, to each path by its ending (PNG without one), whole or not at all."""
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # which would differ at every writing
-    figure.savefig(picture, dpi=200, format=kind, metadata=dates.get(kind))
-    write_whole(path, picture.getvalue())
+    for place, path in enumerate(paths):
+        kind, picture = path.suffix[1:].lower() or "png", BytesIO()
+        if place:
+            figure.set_layout_engine("none")  # what was laid out once stays, in every format
+        figure.savefig(picture, dpi=200, format=kind, metadata=dates.get(kind))
+        write_whole(path, picture.getvalue())
 
 
 def label(name: Any, most: int = 24) -> str:
