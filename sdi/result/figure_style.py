@@ -16,7 +16,7 @@ import numpy as np
 
 from sdi.arguments import one_of
 from sdi.files import write_whole
-from sdi.printable import printable
+from sdi.printable import printable_id
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 DASHES = ("-", "--", "-.", ":")
@@ -87,7 +87,7 @@ def write_figure(figure: Any, *paths: Path) -> None:
 
 def label(name: Any, most: int = 24) -> str:
     """An id as it can stand in a figure: without control characters, cut, and free of matplotlib's own signs."""
-    text = printable(name)
+    text = printable_id(name)
     text = text if len(text) <= most else text[: most - 1] + "…"
     text = f" {text}" if text.startswith("_") else text  # matplotlib hides names that begin with one
     return text.replace("$", r"\$")  # which would begin a formula

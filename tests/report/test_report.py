@@ -122,6 +122,15 @@ def test_no_text_becomes_html_whatever_it_holds(tmp_path: Path) -> None:
     assert "http" not in policy
 
 
+def test_an_id_without_a_letter_can_be_seen_and_chosen(tmp_path: Path) -> None:
+    result = make_result()
+    names = ("", " ", *result.labels["train"][2:])
+    result = sdi.Result(result.mode, {**result.labels, "train": names}, result.arrays, result.info)
+    found = data_of(sdi.write_report(tmp_path / "r.html", result))
+    assert found["train"]["ids"][:2] == ["", " "]
+    assert found["train"]["names"][:2] == ["''", "' '"]
+
+
 def test_the_pages_own_script_parses_no_html() -> None:
     scripts = "".join((page.PAGE / name).read_text() for name in ("examples.js", "table.js", "page.js"))
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "DOMParser", "http"):
