@@ -22,6 +22,15 @@ def printable(text: Any) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
+def printable_id(text: Any) -> str:
+    """An id as a name to show and to click on: printable, and in quotes if there would be nothing to see.
+
+    >>> printable_id("t-1"), printable_id(""), printable_id("  ")
+    ('t-1', "''", "'  '")
+    """
+    return printable(text) if str(text).strip() else repr(str(text))
+
+
 def printable_lines(text: Any) -> str:
     r"""The same for a message of several lines, with those after the first indented, so that none looks like our own.
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,11 +44,25 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     def moved(match: re.Match[str]) -> str:
         target = resolve(here, match[2])
-        if target is None or target.is_relative_to(ROOT / "docs"):
+        if target is None or in_site(target):
             return match[0]
         return f"{match[1]}{up}{place_of(target)}{match[4]}"
 
     return LINK.sub(moved, markdown)
+
+
+def on_post_build(config: Any) -> None:
+    """Stop if a link of the site leads to no file of it: mkdocs lets links to what it excludes pass."""
+    site = Path(config["site_dir"])
+    pages = [page for page in site.rglob("*.html") if page.name not in ("report.html", "404.html")]
+    dead = [
+        f"{page.relative_to(site)}: {link}"
+        for page in pages
+        for link in re.findall(r'(?:href|src)="(?![a-z]+:|/)([^"#?]+)', page.read_text(encoding="utf-8"))
+        if not (page.parent / link).exists()
+    ]
+    if dead:
+        raise PluginError("dead links in the site: " + "; ".join(dead))
 
 
 def resolve(page: Path, link: str) -> Path | None:
@@ -61,7 +76,12 @@ def resolve(page: Path, link: str) -> Path | None:
 def outside(page: Path, text: str) -> list[Path]:
     """The files of the repository, not of the docs, that a page links to."""
     found = [resolve(page, match[2]) for match in LINK.finditer(text)]
-    return [path for path in found if path is not None and not path.is_relative_to(ROOT / "docs")]
+    return [path for path in found if path is not None and not in_site(path)]
+
+
+def in_site(path: Path) -> bool:
+    """Whether a file is a page or a file of the site itself."""
+    return path.is_relative_to(ROOT / "docs") and not path.is_relative_to(ROOT / "docs" / "make")
 
 
 def place_of(path: Path) -> str:

@@ -30,7 +30,7 @@ def steps(title: str = "$side", field: str = "step", **more: Any) -> Spec:
 
 def coloured(title: str = SCORE) -> Spec:
     """Colour by score, from -most over zero to most; by its square root, so that one large cell hides no other."""
-    scale = {"type": "sqrt", "domain": ["$least", 0, "$most"], "range": "diverging"}
+    scale = {"type": "sqrt", "domain": ["$least", 0, "$most"], "range": "diverging", "interpolate": "rgb"}
     legend = {"orient": "bottom", "gradientLength": 200, "tickCount": 5, "format": ".3~g", "direction": "horizontal"}
     return {"field": "score", "type": "quantitative", "title": title, "scale": scale, "legend": legend}
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sdi.inputs.checkpoints import Checkpoint
-from sdi.printable import printable
+from sdi.printable import printable, printable_id
 from sdi.report.facts import audit_words, facts
 from sdi.result.parts import parts
 from sdi.result.result import Result
@@ -61,8 +61,8 @@ def collect(
     found: dict[str, Any] = {
         "mode": result.mode,
         "steps": [int(t) for t in steps.labels["step"]],
-        "train": {"ids": ids, "names": [printable(i) for i in ids], "all": n},
-        "query": {"ids": chosen, "names": [printable(q) for q in chosen]},
+        "train": {"ids": ids, "names": [printable_id(i) for i in ids], "all": n},
+        "query": {"ids": chosen, "names": [printable_id(q) for q in chosen]},
         "sdi": packed(sdi[rows]),
         "stderr": packed(steps.arrays["stderr"][grid]),
         "tracin": packed(steps.tracin_values[grid]),

@@ -8,7 +8,7 @@ from pathlib import Path
 from sdi.arguments import one_of
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.report.collect import over_query_steps
-from sdi.result.figure_style import FORMATS, STYLES
+from sdi.result.figure_style import FORMATS, STYLES, styled, write_figure
 from sdi.result.parts import parts
 from sdi.result.result import Result
 from sdi.store.store import Store
@@ -36,16 +36,17 @@ def write_figures(
     numbers = [steps.position("query", query) + 1 for query in chosen]
     written = []
     for number, query in zip(numbers, chosen, strict=True):
-        split = None
+        drawn = {
+            "trajectories": steps.plot(query=query, style=style)[0],
+            "heatmap": steps.plot(query=query, k=24, kind="heatmap", style=style),
+        }
         if store is not None:
             first = steps.top(1, query=query, by="absolute").rows[0].train
-            split = parts(store, checkpoints, query, [first])
-        for ending in FORMATS:
-            folder.mkdir(parents=True, exist_ok=True)
-            names = [folder / f"query-{number}-{what}.{ending}" for what in ("trajectories", "heatmap", "parameters")]
-            steps.plot(names[0], query=query, style=style)
-            steps.plot(names[1], query=query, k=24, kind="heatmap", style=style)
-            if split is not None:
-                split.plot(names[2], style=style)
-            written += names if split is not None else names[:2]
+            drawn["parameters"] = parts(store, checkpoints, query, [first]).plot(style=style)
+        folder.mkdir(parents=True, exist_ok=True)
+        for what, axes in drawn.items():
+            names = [folder / f"query-{number}-{what}.{ending}" for ending in FORMATS]
+            with styled(style):
+                write_figure(axes.figure, *names)
+            written += names
     return written

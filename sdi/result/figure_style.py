@@ -16,7 +16,7 @@ import numpy as np
 
 from sdi.arguments import one_of
 from sdi.files import write_whole
-from sdi.printable import printable
+from sdi.printable import printable_id
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 DASHES = ("-", "--", "-.", ":")
@@ -74,17 +74,20 @@ def new_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def write_figure(figure: Any, path: Path) -> None:
-    """Write a figure in the format of the path's ending (PNG without one), whole or not at all."""
-    kind, picture = path.suffix[1:].lower() or "png", BytesIO()
+def write_figure(figure: Any, *paths: Path) -> None:
+    """Write a figure, within `styled`, to each path by its ending (PNG without one), whole or not at all."""
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}  # which would differ at every writing
-    figure.savefig(picture, dpi=200, format=kind, metadata=dates.get(kind))
-    write_whole(path, picture.getvalue())
+    for place, path in enumerate(paths):
+        kind, picture = path.suffix[1:].lower() or "png", BytesIO()
+        if place:
+            figure.set_layout_engine("none")  # what was laid out once stays, in every format
+        figure.savefig(picture, dpi=200, format=kind, metadata=dates.get(kind))
+        write_whole(path, picture.getvalue())
 
 
 def label(name: Any, most: int = 24) -> str:
     """An id as it can stand in a figure: without control characters, cut, and free of matplotlib's own signs."""
-    text = printable(name)
+    text = printable_id(name)
     text = text if len(text) <= most else text[: most - 1] + "…"
     text = f" {text}" if text.startswith("_") else text  # matplotlib hides names that begin with one
     return text.replace("$", r"\$")  # which would begin a formula

@@ -11,11 +11,12 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.arguments import at_least_one, number, one_of, whole
-from sdi.printable import html_table, printable
+from sdi.printable import html_table, printable, printable_id
 from sdi.scores.standard_error import Z95
 
 ORDERS = ("signed", "absolute", "late")
 LATE = 0.5  # by "late": only examples with at least this share of their influence in the later half of the loop
+NAME = 60  # characters of an id that a printed ranking shows; the rows hold it whole
 Array = np.ndarray
 
 
@@ -58,7 +59,9 @@ class Top:
         return len(self.rows)
 
     def __str__(self) -> str:
-        names = [printable(r.train) for r in self.rows]
+        names = [
+            name if len(name) <= NAME else name[: NAME - 1] + "…" for name in (printable_id(r.train) for r in self.rows)
+        ]
         width = max([5, *map(len, names)])
         head = f"{'rank':>4}  {self.what:<{width}}  {'score':>11}  +- 95%"
         lines = [f"query {printable(self.query)}, {self.steps}, by {self.by}", head]

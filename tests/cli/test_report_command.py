@@ -87,4 +87,11 @@ def test_figures_are_written_beside(project):  # noqa: F811
     call("run", project / "run.toml")
     said = call("report", project / "runs" / "first", "--figures", project / "f", "--query", "q-1", "--style", "paper")
     assert "9 files" in said.stdout
-    assert len(list((project / "f").iterdir())) == 9
+    written = {path.name: path.read_bytes() for path in (project / "f").iterdir()}
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    kinds = ("trajectories", "heatmap", "parameters")
+    assert set(written) == {f"query-2-{kind}.{ending}" for kind in kinds for ending in starts}
+    assert all(data.startswith(starts[name.rpartition(".")[2]]) for name, data in written.items())
+    width = re.search(rb'<svg [^>]*width="([\d.]+)pt"', written["query-2-heatmap.svg"])
+    assert width is not None
+    assert float(width[1]) == pytest.approx(3.33 * 72)

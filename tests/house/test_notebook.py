@@ -19,9 +19,9 @@ def test_the_notebook_runs_and_shows_what_it_says() -> None:
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
     outputs = [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
     shown = [kind for out in outputs if "data" in out for kind in out["data"]]
-    assert shown.count("text/html") == 2  # the result and a ranking
+    assert shown.count("text/html") == 3  # the coverage, the result and a ranking
     assert shown.count("image/png") == 2
     said = "".join(out.get("text", "") for out in outputs)
-    assert "2 parameters, 6 steps" in said
+    assert "2 parameters, 6 steps" in "".join(out["data"].get("text/html", "") for out in outputs if "data" in out)
     (size,) = re.findall(r"([\d,]+) bytes", said)
     assert 100_000 < int(size.replace(",", "")) < 5_000_000

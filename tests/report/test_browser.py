@@ -199,6 +199,15 @@ def test_a_phone_shows_it_without_scrolling_sideways(running: Any, report: Path,
     assert opened.page.evaluate("document.documentElement.dataset.theme") == scheme
     back = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", back))) < 200) == (scheme == "dark")
+    cells = opened.page.evaluate(
+        "[...document.querySelectorAll('.mark-rect path')].map(c => [c.__data__.datum.score, c.getAttribute('fill')])"
+    )
+    assert sum(score is not None for score, _ in cells) > 100
+    for score, fill in (
+        (s, f) for s, f in cells if s is not None
+    ):  # no hue between orange and blue: on its way to zero, orange does not turn purple
+        red, _, blue = map(int, re.findall(r"\d+", fill))
+        assert (blue - red) * score >= 0 or abs(blue - red) < 16
     opened.drawn_after(lambda: opened.page.click("#theme"))
     assert opened.page.evaluate("document.documentElement.dataset.theme") != scheme
     assert opened.said == []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attribution_cases import World
+from paths import ROOT
 from PIL import Image
 from report_cases import ATTACKS, hostile_batches, hostile_result, hostile_show, only_steps
 from result_cases import make_result
@@ -120,6 +121,25 @@ def test_no_text_becomes_html_whatever_it_holds(tmp_path: Path) -> None:
     assert "default-src 'none'" in policy
     assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
     assert "http" not in policy
+
+
+def test_an_id_without_a_letter_can_be_seen_and_chosen(tmp_path: Path) -> None:
+    result = make_result()
+    names = ("", " ", *result.labels["train"][2:])
+    result = sdi.Result(result.mode, {**result.labels, "train": names}, result.arrays, result.info)
+    found = data_of(sdi.write_report(tmp_path / "r.html", result))
+    assert found["train"]["ids"][:2] == ["", " "]
+    assert found["train"]["names"][:2] == ["''", "' '"]
+
+
+@pytest.mark.parametrize("name", ["parity", "sudoku", "looped_lm"])
+def test_the_reports_of_the_docs_are_of_todays_page(name: str) -> None:
+    """docs/results.md has the command that writes each anew."""
+    written = (ROOT / "docs" / "results" / name / "report.html").read_text(encoding="utf-8")
+    scripts = ("examples.js", "table.js", "page.js", "page.css")
+    for part in (*((page.PAGE / each).read_text(encoding="utf-8") for each in scripts), page.as_json(CHARTS)):
+        assert part in written, "write it anew: docs/results.md says how"
+    assert len(written) < 5_000_000
 
 
 def test_the_pages_own_script_parses_no_html() -> None:

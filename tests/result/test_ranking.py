@@ -25,6 +25,16 @@ def names(top: Top) -> list[str]:
     return [row.train for row in top]
 
 
+def test_a_long_id_is_cut_where_it_is_printed_and_whole_in_its_row() -> None:
+    result = make_result()
+    labels = {**result.labels, "train": ("x" * 400, "", *result.labels["train"][2:])}
+    top = Result(result.mode, labels, result.arrays, result.info).top(N, query="q-0")
+    assert max(map(len, str(top).splitlines())) < 150
+    assert "x" * 59 + "…  " in str(top)
+    assert "''" in str(top)
+    assert "x" * 400 in names(top)
+
+
 def test_signed_is_largest_first() -> None:
     result = make_result()
     top = result.top(3, query="q-0")
