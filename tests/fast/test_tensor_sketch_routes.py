@@ -293,6 +293,7 @@ def test_structures_are_those_of_the_c_source() -> None:
             words = line.replace("const", "").replace("*", "").split(None, 1)[1]
             declared += [(name.strip(), kind) for name in words.split(",")]
         assert structure._fields_ == declared
+    assert compiled._fields("n m", "x") == [("n", ctypes.c_longlong), ("m", ctypes.c_longlong), ("x", ctypes.c_void_p)]
 
 
 def test_passes_are_the_fewest_and_whole() -> None:
