@@ -22,6 +22,7 @@ from .kernels import kernel_mutants, run_kernels
 from .mutant import Mutant, modules, mutants_of
 from .report import reasons, report
 from .run import OPTIONS, Collected, Outcomes, Tell, run_at_import, run_in_place
+from .watch import signature
 
 TESTS = (
     "tests/sketch",
@@ -122,7 +123,8 @@ def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
     explained = set(reasons(top))
 
     def work(collected: Collected) -> None:
-        digest = hashlib.sha256(json.dumps(sorted(collected.tests)).encode()).hexdigest()[:12]
+        tests = sorted(signature(collected.items[name]) for name in collected.tests)
+        digest = hashlib.sha256(json.dumps(tests).encode()).hexdigest()[:12]
         outcomes = Outcomes(file, digest)
         told = _progress(outcomes)
         for one in mutants:
