@@ -21,7 +21,7 @@ from .kernel_mutants import FILE
 from .kernels import kernel_mutants, run_kernels
 from .mutant import Mutant, modules, mutants_of
 from .report import reasons, report
-from .run import OPTIONS, Collected, Outcomes, Tell, run_at_import, run_in_place
+from .run import OPTIONS, Collected, Outcomes, Tell, check_controls, run_at_import, run_in_place
 from .watch import signature
 
 TESTS = (
@@ -136,6 +136,7 @@ def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
         left = [one for one in mutants if one.path != FILE and one.key not in outcomes.of]
         left.sort(key=lambda one: one.key)  # a digest: a run that is stopped has seen a fair sample
         print(f"{len(left)} to run, tests of {QUICK:g} CPU seconds", flush=True)
+        check_controls(collected, dict.fromkeys(one.path for one in left), QUICK)
         run_in_place(
             collected, left, QUICK, jobs, lambda key, what, by: told(key, "quick" if what == "survived" else what, by)
         )
