@@ -21,7 +21,8 @@ from .kernel_mutants import FILE
 from .kernels import kernel_mutants, run_kernels
 from .mutant import Mutant, modules, mutants_of
 from .report import reasons, report
-from .run import OPTIONS, Collected, Outcomes, Tell, run_at_import, run_in_place
+from .run import OPTIONS, Collected, Outcomes, Tell, check_controls, run_at_import, run_in_place
+from .watch import signature
 
 TESTS = (
     "tests/sketch",
@@ -122,7 +123,8 @@ def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
     explained = set(reasons(top))
 
     def work(collected: Collected) -> None:
-        digest = hashlib.sha256(json.dumps(sorted(collected.tests)).encode()).hexdigest()[:12]
+        tests = sorted(signature(collected.items[name]) for name in collected.tests)
+        digest = hashlib.sha256(json.dumps(tests).encode()).hexdigest()[:12]
         outcomes = Outcomes(file, digest)
         told = _progress(outcomes)
         for one in mutants:
@@ -134,6 +136,7 @@ def _in_place(top: Path, home: Path, file: Path, mutants: list[Mutant], jobs: in
         left = [one for one in mutants if one.path != FILE and one.key not in outcomes.of]
         left.sort(key=lambda one: one.key)  # a digest: a run that is stopped has seen a fair sample
         print(f"{len(left)} to run, tests of {QUICK:g} CPU seconds", flush=True)
+        check_controls(collected, dict.fromkeys(one.path for one in left), QUICK)
         run_in_place(
             collected, left, QUICK, jobs, lambda key, what, by: told(key, "quick" if what == "survived" else what, by)
         )

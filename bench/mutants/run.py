@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 
 import pytest
 
-from .fork import in_children, leave_note
+from .fork import in_child, in_children, leave_note
 from .live import (
     Change,
     Place,
@@ -91,6 +92,14 @@ class Collected:
         return self.tests[name].seconds
 
 
+def check_controls(collected: Collected, paths: Iterable[str], budget: float) -> None:
+    """RuntimeError if a module's tests fail in a child without a mutant: they would kill whatever they are shown."""
+    for path in paths:
+        names = collected.order(path, budget)
+        if in_child(lambda names=names: collected.passes(names), 1 + 4 * collected.time_of(names)) != "passed":  # type: ignore[misc]
+            raise RuntimeError(f"the tests of {path} fail without a mutant: {names}")
+
+
 def run_in_place(collected: Collected, mutants: Sequence[Mutant], budget: float, at_once: int, tell: Tell) -> None:
     """Mutants that living code can take. `tell` hears "killed", "survived", "unseen" (no test calls it) or "import"."""
     top, living = collected.top, collected.living
@@ -129,17 +138,18 @@ def run_at_import(
 ) -> None:
     """Mutants of what runs at import: a session of pytest each. tests: for each module, in order."""
 
+    def passes(path: str, source: str) -> bool:
+        import_instead(top, path, source)
+        files = sorted({str(top / name.split("::")[0]) for name in tests[path]})
+        return pytest.main(["-x", *OPTIONS, "--rootdir", str(top), *files], plugins=[_Ordered(tests[path])]) == 0
+
+    for path in {mutant.path for mutant in mutants}:
+        if in_child(partial(passes, path, (top / path).read_text()), seconds) != "passed":
+            raise RuntimeError(f"the tests of {path} fail without a mutant when it is imported anew")
+
     def jobs() -> Iterator[Job]:
         for mutant in mutants:
-
-            def work(mutant: Mutant = mutant) -> bool:
-                import_instead(top, mutant.path, mutant.source)
-                names = tests[mutant.path]
-                files = sorted({str(top / name.split("::")[0]) for name in names})
-                options = ["-x", *OPTIONS, "--rootdir", str(top)]
-                return pytest.main([*options, *files], plugins=[_Ordered(names)]) == 0
-
-            yield mutant.key, work, seconds
+            yield mutant.key, partial(passes, mutant.path, mutant.source), seconds
 
     for key, outcome, _ in in_children(jobs(), at_once):
         tell(key, "survived" if outcome == "passed" else "killed", "")

@@ -29,12 +29,12 @@ def watch(items: Sequence[pytest.Item], living: dict[Place, list[FunctionType]],
     kept: a file that remembers what was seen, as long as neither the test's file nor a module that it called changes.
     """
     seen = _read(kept)
-    new = [item for item in items if _signature(item) not in seen]
+    new = [item for item in items if signature(item) not in seen]
     if new:
         print(f"watching {len(new)} tests", flush=True)
         in_child(lambda: _watch_all(new, living, kept), seconds=7200)
         seen = _read(kept)
-    found = {item.nodeid: seen.get(_signature(item)) for item in items}
+    found = {item.nodeid: seen.get(signature(item)) for item in items}
     failed = [name for name, test in found.items() if test is None or not test.calls]
     broken = [name for name in failed if (one := found[name]) is None or one.seconds < 0]
     if broken:
@@ -67,11 +67,12 @@ def _watch_all(items: Sequence[pytest.Item], living: dict[Place, list[FunctionTy
             sys.setprofile(None)
             seconds = sum(os.times()[:4]) - before if passed else -1.0
             files = {path: digests[path] for path, _, _ in calls}
-            print(json.dumps([_signature(item), seconds, sorted(calls), files]), file=out, flush=True)
+            print(json.dumps([signature(item), seconds, sorted(calls), files]), file=out, flush=True)
     return True
 
 
-def _signature(item: pytest.Item) -> str:
+def signature(item: pytest.Item) -> str:
+    """A test's name and a digest of its file."""
     return f"{item.nodeid} {_digest(item.path)}"
 
 

@@ -293,6 +293,7 @@ def test_structures_are_those_of_the_c_source() -> None:
             words = line.replace("const", "").replace("*", "").split(None, 1)[1]
             declared += [(name.strip(), kind) for name in words.split(",")]
         assert structure._fields_ == declared
+    assert compiled._fields("n m", "x") == [("n", ctypes.c_longlong), ("m", ctypes.c_longlong), ("x", ctypes.c_void_p)]
 
 
 def test_passes_are_the_fewest_and_whole() -> None:
@@ -309,3 +310,20 @@ def test_an_activation_whose_numbers_are_side_by_side_is_not_copied() -> None:
     assert made._dense(view).data_ptr() == view.data_ptr()
     every_second = numbers(5, 3, 12)[:, :, ::2]
     assert made._dense(every_second).stride(2) == 1
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="the compiled kernels were not built")
+@pytest.mark.parametrize("route", ["fft", "gemm"])
+@pytest.mark.parametrize("dtype", list(DTYPES), ids=str)
+def test_kernels_read_nothing_beyond_their_tokens_and_columns(route: str, dtype: torch.dtype) -> None:
+    """All around is not a number: even times 0 it would be seen. Tokens and columns leave a rest of every kind."""
+    for tokens, rows, cols in ((1, 3, 5), (5, 9, 11), (9, 11, 17), (13, 2, 9), (19, 21, 6)):
+        sketch = TensorSketch.draw((rows, cols), 12)
+        u, v = (torch.full((3, tokens + 40, d + 40), torch.nan, dtype=dtype) for d in (rows, cols))
+        inner = [x[:, 20 : 20 + tokens, 20 : 20 + d] for x, d in ((u, rows), (v, cols))]
+        for seed, x in enumerate(inner):
+            x.copy_(numbers(*x.shape, seed=seed))
+        acc = torch.zeros(3, 12, dtype=dtype)
+        made = make_tensor_sketch(sketch, CPU, dtype)
+        getattr(made, f"add_by_{route}")(acc, *inner, Workspace(CPU, 1 << 20))
+        near(acc, sketch.apply((inner[0].mT @ inner[1]).double().numpy()), DTYPES[dtype] * 4)

@@ -134,6 +134,8 @@ def test_qk_norm_makes_attention_blind_to_the_size_of_q_and_k() -> None:
     louder = {name: x * (1e3 if ".attn.q." in name or ".attn.k." in name else 1) for name, x in w.items()}
     loudest = {name: x * (1e6 if ".attn.q." in name or ".attn.k." in name else 1) for name, x in w.items()}
     assert_close(logits(config, louder), logits(config, loudest), rtol=1e-9)
+    assert_close(logits(config, w), logits(config, louder), rtol=1e-3)  # up to the norm's epsilon
+    assert np.abs(logits(replace(config, qk_norm=False), w) - logits(config, w)).max() > 1e-3
 
 
 def test_norms_have_the_moments_they_promise() -> None:
