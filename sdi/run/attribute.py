@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +30,7 @@ from sdi.run.score_exactly import score_exactly
 from sdi.run.spread_pilot import run_widths, settled
 from sdi.scores.standard_error import Z95
 from sdi.sketch.load import sketch_text
-from sdi.store.manifest import LOSS_PARTS
+from sdi.store.manifest import LOSS_PARTS, refuse_other
 from sdi.store.store import Store
 from sdi.version import __version__
 
@@ -120,6 +121,9 @@ def make_stores(folder: Path, job: Job, points: Sequence[Checkpoint], sides: Map
     seeds = sketch_seeds(settings)
     places = [store_folder(settings, folder, seed) for seed in seeds]
     widths = run_widths(places[0], job, points, sides, settings.m) if settings.spread else None
+    if widths is not None and set(widths) != set(shapes):  # those of a store with another body
+        config = json.loads(json.dumps(made_with))
+        refuse_other({"config": Store(places[0]).manifest["config"]}, {"config": config}, places[0])
     drawn = [draw_sketch(settings, shapes, seed, widths) for seed in seeds]
     return [Store.create(place, one, made_with) for place, one in zip(places, drawn, strict=True)]
 
