@@ -84,7 +84,7 @@ def attribute(
                 "list(...)"
             )
     settings = settled(settings, None if store is None else expand(store), train)
-    info = run_info(points, settings, frozen_note(model, loop)) | ({} if loop.inner is None else {"inner": loop.inner})
+    info = run_info(points, settings, loop, frozen_note(model, loop))
     bar = telling(progress, (train, query), len(points) * settings.repeats)
     sides = {"train": Side("train", train), "query": Side("query", query)}
     if settings.backend == "exact":
@@ -171,8 +171,8 @@ def average(results: Sequence[Result]) -> Result:
     return replace(first, arrays={**first.arrays, **changed_arrays})
 
 
-def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[str] = ()) -> dict[str, Any]:
-    """The `info` of a Result: settings, checkpoints, versions and notes."""
+def run_info(points: Sequence[Checkpoint], settings: Settings, loop: Loop, also: Sequence[str] = ()) -> dict[str, Any]:
+    """The `info` of a Result: settings, checkpoints, versions and notes; of a loop within a loop, `inner`."""
     notes = list(also)
     for p in points:
         rates = p.eta if isinstance(p.eta, dict) else {"all": p.eta}
@@ -187,4 +187,5 @@ def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[st
     recorded = {name: getattr(settings, name) for name in RECORDED}
     recorded["m"] = None if settings.backend == "exact" else settings.m
     recorded["sketch"] = sketch_text(settings.sketch)
-    return {"sdi": __version__, "settings": recorded, "eta": etas, "notes": notes}
+    inner = {} if loop.inner is None else {"inner": loop.inner}
+    return {"sdi": __version__, "settings": recorded, "eta": etas, "notes": notes, **inner}
