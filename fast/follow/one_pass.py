@@ -195,6 +195,7 @@ def _refuse_late_step(tracer: Tracer) -> None:
     steps = tracer.steps_seen
     for unit in tracer.plan.units:
         if unit.route == BY_NAME:
+            _refuse_late_use(tracer, unit.parameters)
             continue
         name = unit.parameters[0]
         early = tracer.early_calls[name]
@@ -203,6 +204,20 @@ def _refuse_late_step(tracer: Tracer) -> None:
                 f"body module {unit.name!r} is called {steps} times, as often as the step module, but always before "
                 f"it: each of its calls would count for the step before, the first for none; did you mean "
                 f"step={unit.name!r}?"
+            )
+
+
+def _refuse_late_use(tracer: Tracer, names: Sequence[str]) -> None:
+    """A parameter that is used by name as often as that belongs to the step that begins after it."""
+    steps = tracer.steps_seen
+    for name in names:
+        early = tracer.early_calls[name]
+        if steps > 1 and early and early == tracer.outside_calls[name] and tracer.calls[name] == early * steps:
+            raise CoverageError(
+                f"body parameter {name!r} is used by name {tracer.calls[name]} times in {steps} steps, but always "
+                "before the call that begins a step: each use would count for the step before, the first for none; let "
+                "the state pass through an nn.Identity at the beginning of each step, and name that as step=, or leave "
+                "the parameter out of Loop(body=...)"
             )
 
 

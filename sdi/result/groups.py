@@ -166,7 +166,9 @@ def group_scores(
             found.append(standard_error(store.sketch, g, sizes(one, store.dtype, whole=whole), eta, bars))
     members = Counter(group_of.values())
     taus, losses = [f.tau for f in asked], [f.losses for f in asked]
-    info = {"notes": doubts(store.sketch, bars)}
+    info: dict[str, Any] = {"notes": doubts(store.sketch, bars)}
+    if "inner" in store.manifest["config"].get("loop", {}):
+        info["inner"] = store.manifest["config"]["loop"]["inner"]
     parts = (main, outside, errors, total_errors, taus, losses)
     result = make_result(checkpoints, names, queries, "query", *parts, info)
     return Groups(result, energies, {name: members[name] for name in names})

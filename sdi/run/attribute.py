@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +30,7 @@ from sdi.run.score_exactly import score_exactly
 from sdi.run.spread_pilot import run_widths, settled
 from sdi.scores.standard_error import Z95
 from sdi.sketch.load import sketch_text
-from sdi.store.manifest import LOSS_PARTS
+from sdi.store.manifest import LOSS_PARTS, refuse_other
 from sdi.store.store import Store
 from sdi.version import __version__
 
@@ -85,7 +86,7 @@ def attribute(
                 "list(...)"
             )
     settings = settled(settings, None if store is None else expand(store), train)
-    info = run_info(points, settings, frozen_note(model, loop)) | ({} if loop.inner is None else {"inner": loop.inner})
+    info = run_info(points, settings, loop, frozen_note(model, loop))
     bar = telling(progress, (train, query), len(points) * settings.repeats)
     sides = {"train": Side("train", train), "query": Side("query", query)}
     if settings.backend == "exact":
@@ -122,6 +123,9 @@ def make_stores(folder: Path, job: Job, points: Sequence[Checkpoint], sides: Map
     seeds = sketch_seeds(settings)
     places = [store_folder(settings, folder, seed) for seed in seeds]
     widths = run_widths(places[0], job, points, sides, settings.m) if settings.spread else None
+    if widths is not None and set(widths) != set(shapes):  # those of a store with another body
+        config = json.loads(json.dumps(made_with))
+        refuse_other({"config": Store(places[0]).manifest["config"]}, {"config": config}, places[0])
     drawn = [draw_sketch(settings, shapes, seed, widths) for seed in seeds]
     return [Store.create(place, one, made_with) for place, one in zip(places, drawn, strict=True)]
 
@@ -169,8 +173,8 @@ def average(results: Sequence[Result]) -> Result:
     return replace(first, arrays={**first.arrays, **changed_arrays})
 
 
-def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[str] = ()) -> dict[str, Any]:
-    """The `info` of a Result: settings, checkpoints, versions and notes."""
+def run_info(points: Sequence[Checkpoint], settings: Settings, loop: Loop, also: Sequence[str] = ()) -> dict[str, Any]:
+    """The `info` of a Result: settings, checkpoints, versions and notes; of a loop within a loop, `inner`."""
     notes = list(also)
     for p in points:
         rates = p.eta if isinstance(p.eta, dict) else {"all": p.eta}
@@ -185,4 +189,5 @@ def run_info(points: Sequence[Checkpoint], settings: Settings, also: Sequence[st
     recorded = {name: getattr(settings, name) for name in RECORDED}
     recorded["m"] = None if settings.backend == "exact" else settings.m
     recorded["sketch"] = sketch_text(settings.sketch)
-    return {"sdi": __version__, "settings": recorded, "eta": etas, "notes": notes}
+    inner = {} if loop.inner is None else {"inner": loop.inner}
+    return {"sdi": __version__, "settings": recorded, "eta": etas, "notes": notes, **inner}

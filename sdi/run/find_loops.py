@@ -251,7 +251,8 @@ def _used_by_name(calls: Calls, held: set[str]) -> list[str]:
             continue
         where = ", ".join("the model itself" if m == "" else repr(m) for m in by_module)
         reason = "" if called else f", without a call of {owner!r}: by name, or by .forward(...), which no hook sees"
-        notes.append(f"parameter {name!r} ({calls.own[name]:,} numbers) is used {times} times in {where}{reason}")
+        words = f"parameter {name!r} ({calls.own[name]:,} numbers) is used {times} times in {where}{reason}"
+        notes.append(f"{words}; it may be named in body=")
     return notes
 
 

@@ -176,7 +176,7 @@ def score(the: Run) -> Result:
     ids = the.ids()
     for store in stores:
         check_filled(store, the.points, ids)
-    info = run_info(the.points, the.settings)
+    info = run_info(the.points, the.settings, c.loop)
     names = (ids["train"], ids["query"], c.settings.mode, info, c.settings.stderr)
     results = [score_store(store, the.points, *names) for store in stores]
     return _save(the, results[0] if len(results) == 1 else average(results))

@@ -320,3 +320,25 @@ def test_one_store_is_scored_and_ranked_with_either_kind_of_error_bar(project):
         assert [row["stderr"] for row in rows] == pytest.approx([r.stderr for r in result.top(query="q-0")], rel=1e-5)
         errors[bars] = result.stderr.values
     assert (errors["bound"] != errors["estimated"]).any()
+
+
+def test_a_config_may_have_a_loop_within_a_loop(project):
+    text = SCRIPT.replace(
+        "        for _ in range(4):\n            s = torch.tanh(self.core(s))\n",
+        "        for cycle in (3, 1):\n            s = self.high(s)\n            for _ in range(cycle):\n"
+        "                s = torch.tanh(self.core(s))\n",
+    ).replace("nn.Linear(6, 1)\n", "nn.Linear(6, 1)\n        self.high = nn.Identity()\n")
+    assert "self.high(s)" in text
+    (project / "task.py").write_text(text)
+    config = edit(project, cycle="high", inner=3, store="runs/cycles")
+    ran = sdi.load(call_json("run", config)["result"])
+    pairs = ran.nested()
+    assert pairs.sizes == {"train": 10, "query": 3, "cycle": 2, "step": 3}
+    assert (pairs != 0).any(["train", "query"]).values.tolist() == [[True, True, True], [True, False, False]]
+    assert sdi.load(call_json("score", config)["result"]).nested().equals(pairs)
+    assert call_json("run", project / "runs/cycles/run.toml")["made"] == 0
+    store, points = sdi.Store(project / "runs/cycles"), sdi.find_checkpoints(project / "ckpt/*.safetensors")
+    groups = sdi.group_scores(store, points, lambda i: "all")
+    np.testing.assert_allclose(groups.result.nested().values[0], pairs.sum("train").values, rtol=1e-4, atol=1e-5)
+    said = call("run", edit(project, inner=0), code=2).output
+    assert "inner must be an integer of at least 1, got 0" in " ".join(said.split())

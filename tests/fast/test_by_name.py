@@ -277,6 +277,21 @@ class Borrowing(nn.Module):
         return self.lin(h) * self.lent[0]
 
 
+class Injected(Named):
+    """Used before the call that begins a step."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h * self.at(t, "gate") + e * self.at(t, "gate"))
+        return h
+
+
+def test_a_use_before_the_call_that_begins_its_step_is_refused() -> None:
+    with pytest.raises(CoverageError, match=r"'gate' is used by name 6 times in 3 steps, but always before the call"):
+        featurize(Injected(), squares, make_xy(), loop=Loop(["core", "gate"], "core"))
+
+
 def test_what_cannot_be_right_is_refused() -> None:
     loop = Loop(["core", "gate"], "core", "end")
     for memory in ("hooks", "recompute"):

@@ -72,3 +72,11 @@ def test_a_bar_is_drawn_on_a_terminal_and_what_is_no_function_is_refused(world: 
     assert capsys.readouterr().err == ""
     with pytest.raises(TypeError, match=r"^progress must be True, False or a function of one argument, got 'yes'$"):
         world.attribute(progress="yes")
+
+
+@pytest.mark.slow
+def test_a_changed_body_is_refused_by_its_name_where_bytes_are_spread(world: World) -> None:
+    world.attribute(store=world.store, spread=True)
+    other = sdi.Loop(body=["core.0.mlp"], step="inject", end="coda")
+    with pytest.raises(sdi.StoreError, match=r"(?s)made with other settings.*config\.loop\.body: \['core'.* now"):
+        world.attribute(store=world.store, spread=True, loop=other)
