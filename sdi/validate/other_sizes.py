@@ -32,6 +32,7 @@ SPREADS = (
 )  # fmt: skip
 FIXED = ("equal entries", "a checkerboard", "an outer product of signs", "equal entries in the first half")
 FLAT: Shape = (30, 20)
+WIDE: tuple[Shape, int] = ((9001,), 8192)  # where tables do not grow with m: a dense projection's would not fit
 SEARCHED = (FLAT, 2)  # where adversarial pairs are sought, too: a small m makes dependence of many entries plain
 EACH, MORE = 8, 32  # arrays of a kind; and at SEARCHED, where tails are heavy
 NUMBERS = 1 << 18  # in all of them, at most
@@ -68,13 +69,19 @@ def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
     """Those that the class does not refuse, the smaller ones first, each with the number of draws that it gets."""
     flat: Sizes = ((FLAT, subject.m), SEARCHED, (FLAT, 3), ((prod(FLAT),), subject.m))
     found = []
-    for sizes, share in ((flat, 2), (WIDTHS, 8), (LARGE[:5], 20), (LARGE[5:], 80)):
+    for sizes, share in ((flat, 2), (WIDTHS, 8), (LARGE[:5] + _wide(subject), 20), (LARGE[5:], 80)):
         n = max(subject.draws // share, FEWEST)
         for shape, m in sizes:
             for first in subject.drawn(((shape, m),)):
                 affordable = BYTES * subject.draws // (int(first.nbytes) + 8 * prod(shape))
                 found.append((shape, m, min(n, max(affordable, LEAST))))
     return found
+
+
+def _wide(subject: Subject) -> Sizes:
+    """WIDE, unless the tables of eight entries have so many bytes at its m that they grow with m."""
+    m = WIDE[1]
+    return (WIDE,) * sum(int(few.nbytes) <= 4 * m for few in subject.drawn((((8,), m),)))
 
 
 @lru_cache(maxsize=32)  # scale, unbiasedness and variance look at the same draws
@@ -94,7 +101,8 @@ def sample(subject: Subject, shape: Shape, m: int, n: int) -> Sample:
 
 def _batches(n: int, shape: Shape, each: int, rng: np.random.Generator) -> Iterator[Float[Array, "arrays *shape"]]:
     """n batches of the fixed arrays and `each` random ones of every kind: new ones, or BATCHES in turn if these fit."""
-    fixed, kept = _fixed(shape, rng), []
+    fixed = _fixed(shape, rng)
+    kept: list[Array] = []
     repeat = BATCHES * len(SPREADS) * each * prod(shape) <= REMEMBERED
     for k in range(n):
         if repeat and k >= BATCHES:

@@ -105,6 +105,7 @@ def test_the_strategies_reach_what_they_promise():
 
 
 @pytest.mark.sdi_statistical(alpha=2e-6)
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_good_sketch_passes(sdi_seed):
     assert_unbiased(Good, draws=500, seed=sdi_seed)
     assert_within_bound(Good, draws=500, seed=sdi_seed)
@@ -187,6 +188,7 @@ class Mine(BiasedSigns):
 """
 
 
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_class_with_a_path_is_repeated_by_a_command_that_runs(tmp_path, monkeypatch):
     spec = f"{tmp_path / 'my sketches.py'}:Mine"
     (tmp_path / "my sketches.py").write_text(SPACED.format(tests=str(TESTS / "helpers")))
@@ -212,6 +214,7 @@ def test_a_class_made_in_a_function_is_repeated_by_its_name():
     assert repeated(error) == f"from sdi.testing import assert_unbiased; assert_unbiased(Mine, {options})"
 
 
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_claim_too_large_to_decide_fails_and_says_so():
     with pytest.raises(AssertionError, match="not decided that the mean of <S x, S y> over draws is <x, y>") as error:
         assert_unbiased(ThreefoldBehindAClaim, draws=100)

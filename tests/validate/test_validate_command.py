@@ -32,6 +32,7 @@ def call(*arguments, code):
     return result
 
 
+@pytest.mark.usefixtures("few_other_sizes")
 def test_the_command_prints_one_json_document():
     found = json.loads(call("exact", "--draws", 100, "--json", code=0).stdout)
     assert found["passed"] is True
@@ -44,6 +45,7 @@ def test_the_command_prints_one_json_document():
     assert found["not_tested"][0].startswith(rare)  # (1 - 1/5000)^100: no claim enters
 
 
+@pytest.mark.usefixtures("few_other_sizes")
 def test_what_does_not_apply_is_shown_and_not_counted():
     said = call(f"{GOOD}:Good", "--draws", ENOUGH, code=0).stdout
     assert "does not apply" in said
@@ -60,6 +62,7 @@ def test_a_sketch_that_fails_is_exit_code_1_and_says_what_to_do():
     assert f"0 of {len(PROPERTIES)} properties hold" in said
 
 
+@pytest.mark.usefixtures("few_other_sizes")
 def test_what_is_not_decided_is_exit_code_1_and_names_the_claim(monkeypatch):
     monkeypatch.setattr(reports, "PROPERTIES", [p for p in PROPERTIES if p.name in ("protocol", "scale", "unbiased")])
     said = " ".join(call(f"{BROKEN}:ThreefoldBehindAClaim", "--draws", ENOUGH, code=1).stdout.split())

@@ -117,6 +117,7 @@ def test_draws_that_judge_have_not_been_seen():
     assert not {tuple(row) for row in t.seen} & {tuple(row) for row in t.fresh}
 
 
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_parameter_too_large_for_a_search_is_said_to_be():
     subject = Subject(Good, "<Good>", (33, 32), 8, draws=100)
     assert not trials.trial(subject, (33, 32), 8).searched

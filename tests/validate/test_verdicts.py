@@ -34,7 +34,10 @@ def names_of(report, verdict):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_sketch_that_ships_is_accepted(name):
+def test_every_sketch_that_ships_is_accepted(name, request):
+    """At all sizes for the default and the exact one; of the others large draws take most of the time: at few."""
+    if name not in ("tensor", "exact"):
+        request.getfixturevalue("few_other_sizes")
     report = validate(load_sketch(name), draws=4000 if name == "mask" else ENOUGH, compare=False)
     assert report.passed, [(f.property, f.wrong, f.case) for f in report.findings if f.verdict != "holds"]
     assert len(report.findings) == len(PROPERTIES)
@@ -50,8 +53,11 @@ def test_every_sketch_that_ships_is_accepted(name):
 
 
 @pytest.mark.parametrize("right", RIGHT, ids=lambda cls: cls.__name__)
-def test_a_right_sketch_of_an_unusual_kind_is_accepted(right):
-    """Doubles is Good to float64, so what sees nothing else is left out: Good's own report is in the command's test."""
+def test_a_right_sketch_of_an_unusual_kind_is_accepted(right, request):
+    """At all sizes for EvenOnly, which refuses some. Doubles is Good to float64, so what sees nothing else is left out:
+    Good's own report is in the command's test."""
+    if right.__name__ != "EvenOnly":
+        request.getfixturevalue("few_other_sizes")
     assert first_fault(right, leave_out=OF_DRAWS if right.__name__ == "Doubles" else ()) is None
 
 
@@ -93,6 +99,7 @@ BROKEN = [Careless, *(getattr(broken_sketches, name) for name in (*WHOLE, *FEWER
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda cls: cls.__name__)
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_broken_sketch_is_rejected_for_nothing_else(broken, monkeypatch):
     if broken.__name__ in FEWER:
         left_out = set(OF_DRAWS) - EXPECTED[broken]
@@ -114,6 +121,7 @@ def test_a_broken_sketch_is_rejected_for_nothing_else(broken, monkeypatch):
 
 
 @pytest.mark.parametrize("vague", UNDECIDED, ids=lambda cls: cls.__name__)
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_claim_that_leaves_room_for_a_gross_error_decides_nothing(vague, monkeypatch):
     """The whole report of one of them, SharingBehindAClaim, is above."""
     monkeypatch.setattr(reports, "PROPERTIES", [BY_NAME[UNDECIDED[vague]]])
@@ -134,6 +142,7 @@ class ClaimsTwo(Good):
 
 
 @pytest.mark.parametrize("check", [names, scale, unbiased])
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_good_sketch_is_decided_by_the_draws_that_the_report_asks_for(check):
     subject = subject_of(ClaimsTwo, (8, 6), 16, 0, 100)
     vague = check(subject)
@@ -176,6 +185,7 @@ class ListsNothing(Good):
 
 
 @pytest.mark.parametrize("unlisted", [Good, ListsNothing])
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_list_that_is_not_there_neither_holds_nor_fails(unlisted, monkeypatch):
     """Of the rest, what is asked is whether `unbiased`, which rests on it, is tested all the same."""
     few = ("protocol", "repeatable", "listing", "twin", "unbiased")
@@ -201,6 +211,7 @@ def test_a_check_that_tries_nothing_is_a_defect():
         first_wrong([], "nothing")
 
 
+@pytest.mark.usefixtures("few_other_sizes")
 def test_a_class_that_is_changed_between_two_calls_is_looked_at_again():
     class Changed(Good):
         pass

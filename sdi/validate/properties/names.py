@@ -36,7 +36,7 @@ def names(subject: Subject, alpha: float = ALPHA) -> Evidence:
     cases = SEEDS * len(PAIRS) + len(many)
     if subject.draw().variance_factor() == 0:
         return Evidence(cases, "it keeps all products, so that there are no errors to go together")
-    shared = _shared_by_two(subject) or _shared_by_many(subject, many)
+    shared = _shared_by_two(subject) or _shared_by_many(subject, many) or _written_together(subject)
     if shared is not None:
         return Evidence(cases, "tables", *shared)
     pairs = compared(subject)
@@ -129,10 +129,34 @@ def _shared_by_many(subject: Subject, many: list[str]) -> tuple[str, str] | None
 
 
 def _common_table(subject: Subject, shape: Shape, pair: tuple[str, str]) -> tuple[str, str] | None:
-    first, second = ([digest(subject.draw(k, shape, name=name)) for k in range(SEEDS)] for name in pair)
+    table = _always_equal(*([digest(subject.draw(k, shape, name=name)) for k in range(SEEDS)] for name in pair))
+    if table is None:
+        return None
+    case = f"shape {shape}, m={subject.m}, names {pair[0]!r} and {pair[1]!r}"
+    return f"table {table!r} changes with the seed but is the same for two parameters", case
+
+
+def _written_together(subject: Subject) -> tuple[str, str] | None:
+    """A table that is drawn from name and seed as one text, in either order."""
+    names_first = [((f"core.{k}", int(f"{k}{k}")), (f"core.{k}{k}", k)) for k in range(1, SEEDS + 1)]
+    seeds_first = [((f"{k}.core", k), (".core", int(f"{k}{k}"))) for k in range(1, SEEDS + 1)]
+    for pairs in (names_first, seeds_first):
+        first, second = (
+            [digest(subject.sketch.draw(subject.shape, subject.m, seed=seed, name=name)) for name, seed in side]
+            for side in zip(*pairs, strict=True)
+        )
+        table = _always_equal(first, second)
+        if table is not None:
+            (name, seed), (other, later) = pairs[0]
+            case = f"shape {subject.shape}, m={subject.m}, {name!r} with seed {seed} and {other!r} with seed {later}"
+            return f"table {table!r} is the same where name and seed, written as one text, are", case
+    return None
+
+
+def _always_equal(first: list[dict[str, bytes]], second: list[dict[str, bytes]]) -> str | None:
+    """A table that changes within each list, and is the same in both at every place."""
     for table in first[0]:
         random = len({d[table] for d in first}) > 1
         if random and all(a[table] == b.get(table) for a, b in zip(first, second, strict=True)):
-            case = f"shape {shape}, m={subject.m}, names {pair[0]!r} and {pair[1]!r}"
-            return f"table {table!r} changes with the seed but is the same for two parameters", case
+            return table
     return None

@@ -95,7 +95,7 @@ def columns_of(shape: Shape, rng: np.random.Generator) -> list[int]:
     inside = places[1:-1, 1:-1].ravel()
     border = border if len(border) <= most else rng.choice(border, most, replace=False)
     some = rng.choice(inside, min(len(inside), most // 8), replace=False) if len(inside) else inside
-    powers = [1 << k for k in range(places.size.bit_length()) if 1 << k < places.size and most == MOST]
+    powers = [1 << k for k in range(places.size.bit_length()) if 1 << k < places.size]  # where an index may wrap around
     return sorted({0, places.size - 1, *border.tolist(), *some.tolist(), *powers})
 
 

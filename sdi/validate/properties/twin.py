@@ -69,16 +69,18 @@ def _rows(sketch: Any) -> Callable[[Array, Array], Array]:
 
 
 def _same(ours: Callable[..., Any], theirs: Callable[..., Any], arrays: tuple[Array, ...], dtype: str, how: str) -> Any:
-    """Contiguous tensors, and ones with strides, as a model's activations have them."""
+    """Contiguous tensors, ones with strides, and transposed ones, as a model's activations have them."""
     import torch
 
     wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in arrays]
     wanted = np.asarray(theirs(*wide), dtype=np.float64)
     size = np.prod([np.abs(x).sum(axis=tuple(range(1, x.ndim))) for x in wide if x.dtype.kind == "f"], axis=0)
-    for strided in (False, True):
+    for layout in ("contiguous", "strided", "transposed"):
         tensors = [torch.from_numpy(x.copy()) for x in arrays]
-        if strided:
+        if layout == "strided":
             tensors = [torch.stack([x, x], dim=-1)[..., 0] for x in tensors]
+        if layout == "transposed":
+            tensors = [x.transpose(0, -1).contiguous().transpose(0, -1) for x in tensors]
         before = [x.clone() for x in tensors]
         got = ours(*tensors)
         if not isinstance(got, torch.Tensor) or tuple(got.shape) != wanted.shape:
@@ -91,5 +93,5 @@ def _same(ours: Callable[..., Any], theirs: Callable[..., Any], arrays: tuple[Ar
         off = np.abs(got.detach().double().numpy() - wanted).max(axis=1, initial=0)
         limit = TOLERANCE[dtype] * (size + np.abs(wanted).max(axis=1, initial=0))
         if not (off <= limit).all():
-            return f"{how}, {'strided' if strided else 'contiguous'}, is {off.max():.3g} off the sketch's own"
+            return f"{how}, {layout}, is {off.max():.3g} off the sketch's own"
     return None
