@@ -45,6 +45,7 @@ EXTRAS = (
     "style at times",
     "side at times",
 )
+BY_NAME = ("first state", "gate", "step embedding")  # parameters that the forward that holds the loop uses by name
 STEPS = ("core", "tick", "norm", "join")
 NOT_TOGETHER = (
     {"checkpoint", "reentrant checkpoint"},
@@ -61,6 +62,7 @@ NOT_TOGETHER = (
     {"halting", "tau"},
     {"halting", "keywords"},
     {"one module twice", "part of the body"},
+    *({name, other} for name in ("gate", "step embedding") for other in ("halting", "tau")),  # steps end earlier alone
 )
 RARE = {"called and functional": 0.1, "slope": 0.3, "shared array": 0.3}  # drawn so much less often than others
 MIXED = 0.15  # the share of models that mix examples
@@ -122,11 +124,12 @@ def _draw(dice: random.Random) -> Description:
         checkpoints=2 if dice.random() < 0.15 else 1,
         seed=dice.randrange(10**6),
     )
-    if dice.random() >= MIXED:
-        return one
-    mixing = dice.choice(MIXING)
-    when = dice.choice(list(WHEN)) if mixing in CONDITIONAL else "always"
-    return replace(one, mixing=mixing, when=when)
+    if dice.random() < MIXED:
+        mixing = dice.choice(MIXING)
+        when = dice.choice(list(WHEN)) if mixing in CONDITIONAL else "always"
+        one = replace(one, mixing=mixing, when=when)
+    named = tuple(extra for extra in BY_NAME if dice.random() < 0.06)  # last, so that other models stay as they were
+    return replace(one, extras=one.extras + named)
 
 
 def is_valid(one: Description) -> bool:

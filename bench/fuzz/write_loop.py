@@ -55,6 +55,10 @@ def write_loop(one: Description) -> list[str]:
         inside.append(f"h = {new}")
     if "twice in a step" in one.extras:
         inside.append(inside[-1])
+    if "gate" in one.extras:
+        inside.append("h = h * torch.sigmoid(self.gate)")
+    if "step embedding" in one.extras:
+        inside.append("h = h + self.embedding[t]")
     if "halting" in one.extras:
         inside.append("on = on & (h.detach().flatten(1).mean(1) < 0.1)")
     if "detach" in one.extras:

@@ -20,6 +20,11 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 """
 AT = "    def at(self, t):\n        pass\n\n"
+BY_NAME = {  # parameters of the model itself, in the body
+    "first state": "first = nn.Parameter(torch.empty(D))",
+    "gate": "gate = nn.Parameter(torch.empty(D))",
+    "step embedding": "embedding = nn.Parameter(torch.empty(TAU + 3, D))",  # some ways to mix take more steps
+}
 LOSSES = {
     "square": "losses = (y - batch['y']).square().flatten(1).mean(1)",
     "root": "losses = (y - batch['y']).square().flatten(1).mean(1).sqrt()",
@@ -104,12 +109,15 @@ def _model(one: Description) -> str:
         )
     if "end" in one.extras:
         init.append("self.end = nn.Identity()")
+    init += [f"self.{BY_NAME[extra]}" for extra in one.extras if extra in BY_NAME]
     given = "batch['x'] + batch['places']" if "shared array" in one.extras else "batch['x']"
     body = ["self.at(None)", f"h = self.read({given})"]
     if one.tokens:
         body.append("length = batch['length']")
     if "before" in one.extras:
         body += _call(one, 0, "self.core")
+    if "first state" in one.extras:
+        body.append("h = h + self.first")
     if one.carry in PACK:
         body.append(f"h = {PACK[one.carry][0]}")
     if one.step == "join" or "input again" in one.extras:
@@ -180,6 +188,7 @@ def _make(one: Description) -> str:
     body = ["core.cell0" if "part of the body" in one.extras else "core"]
     body = [one.step, *body] if one.step in ("norm", "join") else body
     body += [name for name in ("read", "head") if f"{name} in the body" in one.extras]
+    body += [BY_NAME[extra].partition(" ")[0] for extra in one.extras if extra in BY_NAME]
     shared = ["places"] if "shared array" in one.extras else []
     calls = "restart" if "two forwards" in one.extras else "continue" if "two rounds" in one.extras else "one"
     loop = {"body": body, "step": one.step, "end": "end" if "end" in one.extras else None, "calls": calls}
