@@ -157,6 +157,9 @@ class Featurizer:
                     if error.mixed or set(error.parameters) <= set(self.plan.by_name):
                         raise error
                     self.plan = self.plan.name_too(self.model, self.body, error.parameters)
+                named = set(self.plan.by_name) - set(before.by_name)
+                if any((name, Fraction(1)) in self.uses for name in named):  # one operation a call: no other use
+                    raise error
                 try:
                     features = self.features(batch, ids)
                     audit_features(self, batch, features)

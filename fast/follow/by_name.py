@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -25,13 +25,27 @@ from sdi.errors import CoverageError
 
 from ..sketching.sinks import Slot
 from .call import same_output
+from .row_proof import RowProof
 from .row_rules import SHARED, UNKNOWN, Shape, kind_of, locate
-
-if TYPE_CHECKING:
-    from .tracer import Tracer
 
 FROM_EDGES = tuple(int(k) for k in torch.__version__.split(".")[:2]) >= (2, 6)  # a backward pass may begin at an edge
 Use = tuple[str, Slot]
+
+
+class Pass(Protocol):
+    """What is asked of the pass that is followed (`Tracer`)."""
+
+    n: int
+    slot: Slot
+    rows: RowProof
+
+    @property
+    def counting(self) -> bool: ...
+    @property
+    def in_unit(self) -> bool: ...
+    def count_calls(self, names: Sequence[str]) -> None: ...
+    def hook_node(self, node: Any, hook: Any) -> None: ...
+    def deliver_whole(self, name: str, slot: Slot, g: Any) -> None: ...
 
 
 class NeedsEachAlone(Exception):
@@ -41,7 +55,7 @@ class NeedsEachAlone(Exception):
 class ByName(TorchFunctionMode):
     """Gives every operation of a forward pass the copies of these parameters that belong to its step."""
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], tracer: Tracer, each_alone: bool) -> None:
+    def __init__(self, parameters: Mapping[str, nn.Parameter], tracer: Pass, each_alone: bool) -> None:
         super().__init__()
         self.tracer, self.each_alone = tracer, each_alone
         self.copies: dict[Use, Tensor] = {}

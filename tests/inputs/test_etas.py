@@ -28,6 +28,7 @@ from sdi.errors import NonFiniteError
 from sdi.fast import token_cross_entropy
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints, shows_adam
 from sdi.inputs.settings import Settings
+from sdi.loop import Loop
 from sdi.run.attribute import run_info
 
 __all__ = ["world"]
@@ -220,4 +221,10 @@ def test_a_run_notes_that_adam_trained_it(tmp_path: Path, kind: Any, noted: bool
     optimiser.step()
     path = save_torch(tmp_path / "a.pt", {"model": model.state_dict(), "optimizer": optimiser.state_dict()})
     assert shows_adam(path) is noted
-    assert any("trained by Adam" in note for note in run_info(find_checkpoints(path), Settings())["notes"]) is noted
+    assert (
+        any(
+            "trained by Adam" in note
+            for note in run_info(find_checkpoints(path), Settings(), Loop(["core"], "core"))["notes"]
+        )
+        is noted
+    )
