@@ -1,8 +1,8 @@
 """The property that refused each of the second sceptic's sketches, before and after the checks were mended.
 
 Before (ee38d59, 4000 draws; 1000 for some of `claims`, 700 for right ones): a property that did not hold, the first of
-the table where all were asked. After: the same, and for MENDED the one that refuses it now, seen with 700 draws. What is
-not judged yet says so; `python tests/helpers/sceptic_judge.py new` judges all again.
+the table where all were asked. After: the same, and for MENDED the one that refuses it now, seen with 700 draws. What
+is not judged yet says so; `python tests/helpers/sceptic_judge.py new` judges all again.
 """
 
 from __future__ import annotations
