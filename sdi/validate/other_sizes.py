@@ -79,9 +79,9 @@ def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
 
 
 def _wide(subject: Subject) -> Sizes:
-    """WIDE, unless the tables of eight entries have so many bytes at its m that they grow with m."""
-    m = WIDE[1]
-    return (WIDE,) * sum(int(few.nbytes) <= 4 * m for few in subject.drawn((((8,), m),)))
+    """WIDE, unless the tables of 600 entries grow with m, or the class refuses one of the widths that tell."""
+    narrow, wide = (sum(int(one.nbytes) for one in subject.drawn((((prod(FLAT),), m),))) for m in (16, 512))
+    return (WIDE,) if 0 < wide <= 2 * narrow else ()
 
 
 @lru_cache(maxsize=32)  # scale, unbiasedness and variance look at the same draws
