@@ -1,9 +1,10 @@
-"""What experiments share: resumable training, checkpoints with their rates, run folders, parts of a report.
+"""What experiments share: resumable training, random loop counts, checkpoints with rates, run folders, reports.
 
 An experiment adds its settings, a task, a model, a `Trainer` with its step, and an analysis.
 """
 
 from .figures import new_figure, save_figure
+from .loop_counts import draw_loops
 from .report import share, table
 from .run_folder import check_seeds, checkpoints_in, kept, made_of, make_folder, telling, write_json, write_untrained
 from .settings import ExperimentSettings, find_configuration
@@ -16,6 +17,7 @@ __all__ = [
     "TrainerSettings",
     "check_seeds",
     "checkpoints_in",
+    "draw_loops",
     "find_configuration",
     "kept",
     "made_of",
