@@ -8,7 +8,8 @@ from .loop_counts import draw_loops
 from .report import share, table
 from .run_folder import check_seeds, checkpoints_in, kept, made_of, make_folder, telling, write_json, write_untrained
 from .settings import ExperimentSettings, find_configuration
-from .training import Progress, Trainer, TrainerSettings, train, write_checkpoint
+from .statistics import wilson
+from .training import Progress, Trainer, TrainerSettings, rate_at, train, write_checkpoint
 
 __all__ = [
     "ExperimentSettings",
@@ -23,11 +24,13 @@ __all__ = [
     "made_of",
     "make_folder",
     "new_figure",
+    "rate_at",
     "save_figure",
     "share",
     "table",
     "telling",
     "train",
+    "wilson",
     "write_checkpoint",
     "write_json",
     "write_untrained",

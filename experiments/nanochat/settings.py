@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sdi.inputs.looped_config import LoopedConfig
 
@@ -66,6 +66,9 @@ class Settings(ExperimentSettings):
     def stage_rate(self) -> float:
         return self.rate if self.stage == "mid" else self.tuning_rate
 
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "horizons": list(self.horizons)}  # as JSON has it
+
     def at_stage(self, stage: str) -> Settings:
         return replace(self, stage=stage)
 
@@ -90,7 +93,7 @@ CONFIGS: dict[str, Settings] = {
     "smoke": Settings(
         config="smoke", conversations=60, held_out=20, vocab=320, d=16, heads=2, prelude=1, core=1, coda=1, batch=8,
         updates=12, tuning_updates=6, warmup=3, average=0.9, check=6, keep=5, checkpoints=2, checked=8, sample=10,
-        queries=8, horizons=(2, 4, 6), draws=100, m=64,
+        queries=8, horizons=(2, 6), draws=100, m=64,
     ),
 }  # fmt: skip
 

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,10 +52,8 @@ class Trainer(base.Trainer[Settings, Progress]):
 
     @property
     def rate(self) -> float:
-        s, at = self.settings, self.at
-        left = (s.updates - at.step) / max(1.0, s.settle * s.updates)
-        falling = s.floor + (1 - s.floor) * (1 - math.cos(math.pi * min(1.0, left))) / 2
-        return s.rate * min(1.0, (at.step + 1) / s.warmup) * falling
+        s = self.settings
+        return base.rate_at(self.at.step, s.updates, s.rate, s.warmup, s.settle, s.floor)
 
     @property
     def mean_loops(self) -> float:
