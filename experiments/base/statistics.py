@@ -12,7 +12,9 @@ Numbers = dict[str, Any]
 
 
 def wilson(right: Bool[Array, "n"], z: float = 1.959964) -> Numbers:
-    """A share with its 95% interval after Wilson.
+    """A share with its interval after Wilson, by default of 95%.
+
+    right: what is counted. z: the normal quantile of the interval.
 
     >>> [round(v, 3) for v in wilson(np.array([True] * 10)).values()]
     [1.0, 0.722, 1.0]

@@ -221,7 +221,7 @@ def rate_at(step: int, updates: int, rate: float, warmup: int, settle: float, fl
     rate: the highest. warmup: updates over which it rises. settle: the share of the updates over which it falls.
     floor: of the rate, at the end.
 
-    >>> [rate_at(step, 100, 1.0, 10, 0.2, 0.0) for step in (0, 50, 90)]
+    >>> [round(rate_at(step, 100, 1.0, 10, 0.2, 0.0), 9) for step in (0, 50, 90)]
     [0.1, 1.0, 0.5]
     """
     left = (updates - step) / max(1.0, settle * updates)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool
 
 from .corpus import Conversation, Tokenizer, final_answer
-from .corpus.render import prompt
+from .corpus.token_batches import prompt
 
 Array = np.ndarray
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .corpus import Conversation, Corpus, Rendered, Tokenizer, generate, make_batches, render
-from .corpus.render import make_batch
+from .corpus.token_batches import make_batch
 from .settings import Settings
 
 
@@ -32,7 +32,10 @@ class Chat(NamedTuple):
 
 
 def prepare(settings: Settings, folder: Path) -> Chat:
-    """The corpus and its tokenizer, trained once and kept in FOLDER/tokenizer.json."""
+    """The corpus and its tokenizer, trained once and kept in FOLDER/tokenizer.json.
+
+    settings: sizes and seed. folder: one that exists.
+    """
     corpus = generate(settings.conversations, settings.held_out, settings.seed)
     path = folder / "tokenizer.json"
     if not path.exists():

@@ -16,7 +16,7 @@ from sdi.errors import StoreError
 from sdi.experiments.base import checkpoints_in
 from sdi.experiments.nanochat import CONFIGS, prepare, run_experiment, train
 from sdi.experiments.nanochat.answers import answered, chance, greedy
-from sdi.experiments.nanochat.corpus.render import make_batch, prompt
+from sdi.experiments.nanochat.corpus.token_batches import make_batch, prompt
 from sdi.experiments.nanochat.influence import profiles_at
 from sdi.experiments.nanochat.model import fresh_model
 from sdi.experiments.nanochat.report import report

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sdi.experiments.nanochat.corpus import SOURCES, Tokenizer, final_answer, generate, make_batches, render
-from sdi.experiments.nanochat.corpus.render import make_batch, prompt
 from sdi.experiments.nanochat.corpus.sources import THINGS
+from sdi.experiments.nanochat.corpus.token_batches import make_batch, prompt
 
 CORPUS = generate(300, 60, seed=1)
 MANY = generate(4000, 400, seed=0)  # enough for words to meet by chance

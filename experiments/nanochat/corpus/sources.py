@@ -44,7 +44,7 @@ def word(rng: Rng) -> str:
     """A made-up word of two or three syllables.
 
     >>> word(np.random.default_rng(0))
-    'strisea'
+    'tollabend'
     """
     return "".join(pick(rng, ONSETS) + pick(rng, VOWELS) + pick(rng, CODAS) for _ in range(int(rng.integers(2, 4))))
 
@@ -144,7 +144,7 @@ SOURCES: dict[str, Source] = {
 
 
 def final_answer(said: str) -> str | None:
-    """What stands behind #### in an answer, up to the next blank; None if nothing does.
+    """What stands behind #### in what was `said`, up to the next blank; None if nothing does.
 
     >>> final_answer("3 + 4 = 7. 7 - 2 = 5. #### 5"), final_answer("5")
     ('5', None)

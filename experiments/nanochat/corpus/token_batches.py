@@ -30,7 +30,10 @@ def prompt(user: str, tokenizer: Tokenizer) -> list[int]:
 
 
 def render(conversation: Conversation, tokenizer: Tokenizer, length: int) -> Rendered:
-    """A conversation as tokens and mask. length: the most tokens; what is longer is cut at the end."""
+    """A conversation as tokens and mask.
+
+    tokenizer: of the corpus. length: the most tokens; what is longer is cut at the end.
+    """
     before = prompt(conversation.user, tokenizer)
     answer = [*tokenizer.encode(conversation.assistant), tokenizer.mark["assistant end"]]
     said = [False] * len(before) + [True] * len(answer)

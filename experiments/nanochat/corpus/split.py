@@ -26,7 +26,7 @@ class Corpus:
 
 
 def generate(train: int, test: int, seed: int) -> Corpus:
-    """A corpus of at most `train` and `test` conversations of each source, the same for the same arguments.
+    """A corpus of at most `train` and `test` conversations of each source, the same for the same `seed`.
 
     The held-out ones are drawn first, each with a key of its own; then training, without these keys. A source that is
     used up before gives fewer; one that has nothing left for training is refused.
