@@ -8,6 +8,7 @@ settings is refused.
 from __future__ import annotations
 
 import json
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -212,3 +213,17 @@ def write_checkpoint(folder: Path, step: int, weights: Mapping[str, Tensor], eta
     place.mkdir(parents=True, exist_ok=True)
     content = save({n: w.contiguous() for n, w in weights.items()}, metadata={"eta": repr(eta)})
     write_whole(place / f"step-{step:06d}.safetensors", content)
+
+
+def rate_at(step: int, updates: int, rate: float, warmup: int, settle: float, floor: float) -> float:
+    """The learning rate of update `step` of `updates`: it rises, stays, and falls along a cosine at the end.
+
+    rate: the highest. warmup: updates over which it rises. settle: the share of the updates over which it falls.
+    floor: of the rate, at the end.
+
+    >>> [round(rate_at(step, 100, 1.0, 10, 0.2, 0.0), 9) for step in (0, 50, 90)]
+    [0.1, 1.0, 0.5]
+    """
+    left = (updates - step) / max(1.0, settle * updates)
+    falling = floor + (1 - floor) * (1 - math.cos(math.pi * min(1.0, left))) / 2
+    return rate * min(1.0, (step + 1) / warmup) * falling

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,10 +52,8 @@ class Trainer(base.Trainer[Settings, Progress]):
 
     @property
     def rate(self) -> float:
-        s, at = self.settings, self.at
-        left = (s.updates - at.step) / max(1.0, s.settle * s.updates)
-        falling = s.floor + (1 - s.floor) * (1 - math.cos(math.pi * min(1.0, left))) / 2
-        return s.rate * min(1.0, (at.step + 1) / s.warmup) * falling
+        s = self.settings
+        return base.rate_at(self.at.step, s.updates, s.rate, s.warmup, s.settle, s.floor)
 
     @property
     def mean_loops(self) -> float:
@@ -74,7 +71,8 @@ class Trainer(base.Trainer[Settings, Progress]):
         s, at = self.settings, self.at
         rows = torch.from_numpy(self.rng.integers(0, len(self.tokens), s.batch))
         self.optimiser.zero_grad()
-        loss = self.loss(self.tokens[rows], self.targets[rows], draw_loops(self.rng, self.mean_loops, s))
+        loops = base.draw_loops(self.rng, self.mean_loops, s.spread, s.most_loops)
+        loss = self.loss(self.tokens[rows], self.targets[rows], loops)
         torch.autograd.backward(loss)
         self.update()
         at.running = 0.98 * at.running + 0.02 * float(loss.detach())
@@ -112,12 +110,6 @@ def fresh_model(settings: Settings) -> Any:
         for module in (model.read_in, model.positions):
             module.weight.mul_(settings.embed / settings.scale)
     return model
-
-
-def draw_loops(rng: np.random.Generator, mean: float, settings: Settings) -> int:
-    """A number of loop steps: 1 + Poisson of a log-normal rate with this mean, at most twice `loops`."""
-    log_rate = rng.normal(math.log(mean) - settings.spread**2 / 2, settings.spread)
-    return int(min(settings.most_loops, 1 + rng.poisson(math.exp(log_rate))))
 
 
 def train(

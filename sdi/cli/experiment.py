@@ -55,6 +55,17 @@ def sudoku(
 
 
 @app.command()
+def nanochat(
+    folder: Folder,
+    config: Annotated[str, typer.Option(help="paper, small or smoke.")] = "small",
+    seeds: Seeds = "0",
+    json: Json = False,
+) -> None:
+    """A recursive chat model in two stages: how influence is spread over loop steps, by horizon and truncation."""
+    carry_out("nanochat", folder, config, seeds, json)
+
+
+@app.command()
 def meaning(
     folder: Folder,
     config: Annotated[str, typer.Option(help="large, small or smoke.")] = "small",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sdi.experiments.base import wilson
 from sdi.experiments.sudoku.boards import Boards
 from sdi.experiments.sudoku.findings.analysis import at_equal_loss
 from sdi.experiments.sudoku.findings.controls import correlations, strangers_of
@@ -19,7 +20,6 @@ from sdi.experiments.sudoku.findings.statistics import (
     quartiles,
     spearman,
     welch,
-    wilson,
 )
 from sdi.experiments.sudoku.findings.table import Groups, energy_curves, table, within
 

@@ -13,6 +13,7 @@ from sdi.backends import room
 from sdi.inputs.checkpoints import find_checkpoints
 from sdi.scores import cross_mass, energy, late_mass
 
+from ...base import wilson
 from ..accuracy import answers
 from ..batches import losses
 from ..boards import Boards, rounds
@@ -20,7 +21,7 @@ from ..influence import Tell, conservation, on_test_and_self
 from ..settings import Settings
 from ..split import SAMPLE, Split, stratified
 from .horizon import needed, stopping
-from .statistics import better_predictor, matched_pairs, partial_spearman, spearman, wilson
+from .statistics import better_predictor, matched_pairs, partial_spearman, spearman
 from .table import Groups, energy_curves, table, within
 
 Array = np.ndarray

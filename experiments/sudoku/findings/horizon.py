@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float, Int
 
 from sdi.scores import horizon
 
-from .statistics import quartiles, spearman, wilson
+from ...base import wilson
+from .statistics import quartiles, spearman
 
 Array = np.ndarray
 LEVELS = (0.5, 0.9, 0.99)

@@ -88,20 +88,6 @@ def quartile_claim(self_influence: Float[Array, "n"], mass: Float[Array, "n"]) -
     return {"found": found, "of": quarter, "chance": quarter**2 / max(1, len(mass)), "p": p}
 
 
-def wilson(right: Bool[Array, "n"], z: float = 1.959964) -> Numbers:
-    """A share with its 95% interval after Wilson.
-
-    >>> [round(v, 3) for v in wilson(np.array([True] * 10)).values()]
-    [1.0, 0.722, 1.0]
-    """
-    n, share = len(right), float(np.mean(right)) if len(right) else 0.0
-    if not n:
-        return {"share": None, "low": None, "high": None}
-    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    return {"share": share, "low": float(max(0.0, middle - half)), "high": float(min(1.0, middle + half))}
-
-
 def better_predictor(
     a: Float[Array, "n"], b: Float[Array, "n"], y: Float[Array, "n"], seed: int = 0, draws: int = 2000
 ) -> Numbers:
