@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/sdi demo
 
 test: lint types
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Models from packages (transformers, x-transformers, peft, ...), small and random, in an environment of their own.
 test-models: .venv-models/.ready
