@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 from report_cases import ATTACKS, Opened, browser, find_chromium, hostile_batches, hostile_result, hostile_show
 
 import sdi
@@ -190,6 +191,12 @@ def test_text_from_examples_and_ids_runs_nowhere(opened: Opened) -> None:
     assert ATTACKS[0] in page.locator("body").inner_text()
     assert opened.said == []  # the policy would have spoken, had HTML been parsed
     assert len(opened.asked) == 1
+
+
+def test_a_long_id_does_not_make_a_phone_scroll_sideways(running: Any) -> None:
+    """Parity's queries are strings of 40 digits, with no place to break them."""
+    opened = Opened(running, ROOT / "docs" / "results" / "parity" / "report.html", width=390)
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
