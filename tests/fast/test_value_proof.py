@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -193,6 +194,20 @@ def test_parts_of_the_same_rows_are_followed() -> None:
     with proof.watching():
         losses = each((batch["x"] - batch["y"]).square())
     assert proof.keeps_apart(losses)
+
+
+def test_what_is_known_of_a_storage_lives_as_long_as_it_does() -> None:
+    """Another may get its number: what no operation made, NumPy's say, would be taken for examples' own."""
+    x = data()
+    proof = ValueProof({"x": x}, N)
+    with proof.watching():
+        base = x * 2
+        view, number = base[:, 0], base.untyped_storage()._cdata
+        del base
+        gc.collect()
+        assert number in proof._marks
+        del view
+        assert number not in proof._marks and number not in proof._alive
 
 
 def test_lists_in_a_batch_are_not_followed() -> None:
