@@ -90,6 +90,7 @@ class Featurizer:
         self.leaked = False  # whether a value that a replayed call made and did not return was used, in the last batch
         self.losses: list[np.ndarray] = []  # of the last batch, part by part
         self.draws = False  # whether the last pass drew random numbers
+        self.computed_in: set[torch.dtype] = set()  # the types of numbers that operations on its examples gave
         self.batches = 0
         self.forms: set[tuple[int, int]] = set()  # examples and steps of the batches so far
         self.credit = 0.0  # examples of later batches that may be run alone
@@ -129,6 +130,11 @@ class Featurizer:
     def proven(self) -> bool:
         """Whether each loss of the last batch is proven to depend on its own example alone."""
         return self.audit == "first" and not self.in_doubt and not self.draws
+
+    @property
+    def strict(self) -> bool:
+        """Whether the losses of the last batch are in doubt, and all its operations were in double precision."""
+        return self.audit == "first" and self.in_doubt and self.computed_in == {torch.float64} == self.dtypes
 
     @property
     def tolerance(self) -> float:
@@ -181,6 +187,7 @@ class Featurizer:
         while True:
             if prove:
                 self.in_doubt, self.leaked, self.losses, self.uses = False, False, [], set()
+                self.computed_in = set()
             n = count_examples(batch)
             rows = min(self.memory.rows or n, n)
             try:
@@ -251,6 +258,7 @@ class Featurizer:
             self.in_doubt |= not (tracer.apart or tracer.draws)
             self.uses |= {(name, _for_each(uses, tracer.calls[name])) for name, uses in tracer.uses.items()}
             self.leaked |= tracer.leaked
+            self.computed_in |= tracer.computed_in
             self.losses.append(tracer.losses.cpu().double().numpy())
         self.weigh |= self.memory.recompute and tracer.owners.weighed  # seen in the backward pass only: not again
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)

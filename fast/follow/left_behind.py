@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from ..guard.restore_attributes import is_users_container
+from ..guard.restore_attributes import PYTORCHS_OWN, is_users_container
 from .graph_leaves import carries_gradient
 
 Place = tuple[nn.Module, str]  # an attribute of a module
 PLAIN = frozenset({bool, int, float, complex, str, type(None), torch.dtype, torch.device})  # most attributes
-PYTORCHS_OWN = frozenset(vars(nn.Module()))  # hooks, parameters, buffers
 
 
 class LeftBehind:

@@ -20,6 +20,7 @@ from sdi.loop import Loop
 from ..guard.checkpointing import graph_keeping_checkpoints, no_checkpoints
 from ..guard.memory import Memory
 from ..guard.random_and_autocast import RandomState
+from ..guard.restore_attributes import attributes_put_back
 from ..guard.restore_model import unharmed
 from ..sketching.sinks import Sink
 from .batches import count_examples
@@ -75,7 +76,7 @@ def run_pass(
         idle: set[str] = set()  # parameters whose modules this batch does not call
         unreached: set[str] = set()
         each_alone = False  # whether what is used by name takes a backward pass for each example
-        first = plan
+        first, modules = plan, list(model.modules())
         while True:
             random.restore()
             memory.arena.clear()
@@ -85,7 +86,7 @@ def run_pass(
             own = no_checkpoints() if memory.recompute else nullcontext()  # a unit's second run would be a third
             named = {name: body.parameters[name] for name in plan.by_name}
             try:
-                with tracer.attached(), own, units:
+                with attributes_put_back(modules), tracer.attached(), own, units:
                     tracer.by_name = ByName(named, tracer, each_alone) if named else None
                     _forward_and_back(model, loss, batch, tracer, part, idle, ids, weigh, prove, reached)
             except NeedsWeighing:  # under recompute, some rows are first seen in the backward pass
@@ -150,6 +151,7 @@ def _forward_and_back(
         )
     tracer.leaked = proof is not None and proof.leaked
     tracer.losses = losses.detach()
+    tracer.computed_in = {dtype for dtype in proof.dtypes if dtype.is_floating_point} if proof else set()
     tracer.uses = proof.uses if proof else Counter()
     tracer.apart = n == 1 or (proof is not None and proof.n == n and proof.keeps_apart(losses))
     if tracer.steps_seen == 0 and not part:

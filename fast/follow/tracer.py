@@ -56,6 +56,7 @@ class Tracer(Delivery):
         self.losses = torch.zeros(0)
         self.apart = False  # whether it is proven that no loss depends on another example
         self.leaked = False  # whether a value that a replayed call made and did not return was used outside of it
+        self.computed_in: set[torch.dtype] = set()  # the types of numbers that operations on examples gave
         self.calls: Counter[str] = Counter()  # per parameter, forward calls of a unit that serves it
         self.uses: Counter[str] = Counter()  # per parameter, operations that had it as an argument
         self.outside_calls: Counter[str] = Counter()

@@ -72,7 +72,7 @@ def find_examples(shape: Shape, steps: Shape, start: int, tag: Tag, n: int) -> A
 class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches the operations of one forward pass over a batch of n examples.
 
-    uses: how many operations had each of these parameters as an argument.
+    uses: how many operations had each of these parameters as an argument. dtypes: all that operations on examples gave.
     """
 
     supports_higher_order_operators = True
@@ -86,6 +86,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.n = n
         self.uses: Counter[str] = Counter()
+        self.dtypes: set[torch.dtype] = set()
         self._parameters = {p.untyped_storage()._cdata: name for name, p in (parameters or {}).items()}
         self.leaked = False  # whether a value of a replayed call that it does not return was used outside of it
         self._in_call = False
@@ -163,6 +164,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             equal = kind.keeps_equal and all(mark is EQUAL for mark in marks)
             self._set(kind, outs, [EQUAL if equal else None] * len(outs))
         else:
+            self.dtypes.update(y.dtype for y in outs)
             by_mask = kind.indexes and any(x.dtype in MASKS for x in tensors[1:])
             self.escaped |= kind.escapes or not outs or by_mask
             if not kind.writes and any(y.untyped_storage()._cdata in given for y in outs):

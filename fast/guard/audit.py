@@ -40,6 +40,9 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 0.05, tor
 ROUNDING = {torch.bfloat16: 1, torch.float16: 4}  # 32 otherwise
 # Times a power of two, everything is exact, but for numbers of half precision that become too small.
 PROPORTION = {torch.float64: 1e-6, torch.float16: 0.1}  # 1e-3 otherwise
+# Of a batch whose losses are not proven apart, where all was computed in double precision: a mixed batch of examples
+# that hardly differ is off by little.
+IN_DOUBT = 1e-9
 WEIGHTS = 2.0 ** np.array([0, 2, -1, 1, -2, 3, -3, 4])  # exact in every type, and not too far apart for half precision
 MANY = 2  # examples looked at together under recompute
 SINGLE = 8  # examples of an audited batch that are run alone
@@ -68,6 +71,10 @@ class Audited(Protocol):
     def proven(self) -> bool:
         """Whether each loss of the last batch is proven to depend on its own example alone."""
 
+    @property
+    def strict(self) -> bool:
+        """Whether the losses of the last batch are in doubt, and all its operations were in double precision."""
+
     def weighted(self, batch: Any, weights: Float[np.ndarray, "k"]) -> Features: ...
 
     def alone(self, batch: Any, ids: Sequence[str] = ()) -> Features: ...
@@ -88,7 +95,7 @@ def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
     n = len(features.ids)
     draws = audit_gradients(featurizer, batch, features)
     if n > 1:
-        _own_losses(featurizer, batch, features, _proportion(featurizer))
+        _own_losses(featurizer, batch, features, IN_DOUBT if featurizer.strict else _proportion(featurizer))
     if draws and any(module.training for module in featurizer.model.modules()):
         raise AuditError(
             "the loss draws random numbers, as dropout does, and the model is in training mode: an example's gradient "
@@ -97,7 +104,7 @@ def audit_features(featurizer: Audited, batch: Any, features: Features) -> None:
     if n > 1 and not draws:
         # One example that is as slow as the batch would not show that the batch decides how many steps are taken.
         for i in _some(featurizer, n, SINGLE_PROVEN if featurizer.proven else SINGLE):
-            _alone(featurizer, batch, features, i, tolerance)
+            _alone(featurizer, batch, features, i, IN_DOUBT if featurizer.strict else tolerance)
 
 
 def audit_gradients(featurizer: Audited, batch: Any, features: Features) -> bool:
@@ -158,7 +165,7 @@ def _losses_of(featurizer: Audited, batch: Any, rows: Sequence[int], n: int) -> 
 
 def _alone_later(featurizer: Audited, batch: Any, features: Features, i: int) -> None:
     try:
-        _alone(featurizer, batch, features, i, tolerance_of(featurizer.dtypes))
+        _alone(featurizer, batch, features, i, IN_DOUBT if featurizer.strict else tolerance_of(featurizer.dtypes))
     except AuditError as error:
         if not featurizer.batches:
             raise

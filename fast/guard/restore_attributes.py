@@ -1,4 +1,4 @@
-"""What a module sets on itself when it is run again is put back: it ran for us, and its tensors may be vmap's."""
+"""What modules set on themselves when they are run for us is put back: no pass sees what an earlier one has left."""
 
 from __future__ import annotations
 
@@ -10,13 +10,19 @@ from typing import Any
 from torch import nn
 
 CONTAINERS = (list, tuple, set, deque, dict)
+PYTORCHS_OWN = frozenset(vars(nn.Module()))  # hooks, parameters, buffers
 
 
 @contextmanager
 def attributes_put_back(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """For the duration of a second run: plain attributes, and what stands in lists, sets, dicts and deques there."""
+    """For the duration of a run: plain attributes, and what stands in lists, sets, dicts and deques there."""
     before = [(vars(m), dict(vars(m))) for m in modules]
-    contents = [(x, _parts(x)) for _, held in before for name, x in held.items() if is_users_container(name, x)]
+    contents = [
+        (x, _parts(x))
+        for _, held in before
+        for name, x in held.items()
+        if isinstance(x, CONTAINERS) and name not in PYTORCHS_OWN
+    ]
     try:
         yield
     finally:

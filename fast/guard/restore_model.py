@@ -1,4 +1,4 @@
-"""The user's model leaves as it came: flags, gradients, buffers and random state, also after an exception."""
+"""The user's model leaves as it came: flags, gradients, buffers, attributes, random state, also after an exception."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from .random_and_autocast import RandomState
+from .restore_attributes import attributes_put_back
 
 LARGE = 1 << 20
 # Large buffers that a pass did not write to, with their version: they are not copied.
@@ -20,7 +21,10 @@ _constant: Any = WeakTensorKeyDictionary()
 
 @contextmanager
 def unharmed(model: nn.Module) -> Iterator[None]:
-    """Freeze every parameter for the duration, and put back whatever a forward pass may have changed."""
+    """Freeze every parameter for the duration, and put back whatever a forward pass may have changed.
+
+    So every pass begins with the model as the user gave it, whatever a module keeps from call to call.
+    """
     flags = [(p, p.requires_grad) for p in model.parameters()]
     modes = [(m, m.training) for m in model.modules()]
     buffers = [(m, name, b, _copy(m, b)) for m in model.modules() for name, b in m._buffers.items()]
@@ -34,7 +38,7 @@ def unharmed(model: nn.Module) -> Iterator[None]:
     try:
         for p, _ in flags:
             p.requires_grad_(False)
-        with _eagerly():
+        with _eagerly(), attributes_put_back(list(model.modules())):
             yield
     finally:
         for p, flag in flags:

@@ -207,7 +207,8 @@ def test_what_is_known_of_a_storage_lives_as_long_as_it_does() -> None:
         gc.collect()
         assert number in proof._marks
         del view
-        assert number not in proof._marks and number not in proof._alive
+        assert number not in proof._marks
+        assert number not in proof._alive
 
 
 def test_lists_in_a_batch_are_not_followed() -> None:

@@ -27,7 +27,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix
 
 from sdi import SketchMap, backend, reference
 from sdi.sketch import bounds
@@ -131,12 +131,13 @@ class World:
         grams: dict[str, list[Array]] = {name: [] for name in self.phi}
         plus = signs = 0
         stacked = {name: np.concatenate([self.rows(name, s) for s in (False, True)]) for name in self.phi}
+        columns = {name: np.ascontiguousarray(x.reshape(len(x), -1).T) for name, x in stacked.items()}
         for seed in seeds:
             for name, sketch in self.draw(seed).sketches.items():
                 for s in (sketch.rows.s, sketch.cols.s) if isinstance(sketch, TensorSketch) else (sketch.s,):
                     plus, signs = plus + int((s > 0).sum()), signs + s.size
                 if name in grams:
-                    Y = matrix_of(sketch) @ stacked[name].reshape(len(stacked[name]), -1).T
+                    Y = matrix_of(sketch) @ columns[name]
                     grams[name].append(Y.T @ Y)
         cut = {False: slice(0, self.case.n), True: slice(self.case.n, None)}
         found = {}
@@ -178,14 +179,14 @@ class World:
         return scores
 
 
-def matrix_of(sketch: Any) -> csr_matrix:
+def matrix_of(sketch: Any) -> csc_matrix:
     """The sketch as a matrix on the flattened parameter, from h and s alone."""
     if isinstance(sketch, TensorSketch):
         rows, cols = sketch.rows, sketch.cols
         bucket, sign = (rows.h[:, None] + cols.h).ravel() % sketch.m, (rows.s[:, None] * cols.s).ravel()
     else:
         bucket, sign = sketch.h, sketch.s
-    return csr_matrix((sign.astype(np.float64), (bucket, np.arange(bucket.size))), (sketch.m, bucket.size))
+    return csc_matrix((sign.astype(np.float64), bucket, np.arange(bucket.size + 1)), (sketch.m, bucket.size))
 
 
 def estimates(world: World, name: str, many: dict[str, Array]) -> Iterator[tuple[str, str, Mean]]:
