@@ -8,12 +8,15 @@ ROOMS := sdi reference fast proofs_checks bench experiments
 # Where this is set, every process compiles torch and all of our own files again: tests start dozens of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs browser test test-models quick oldest lint types bench cpu-check mutants wheel clean
+.PHONY: demo docs browser test pytest test-models quick oldest lint types bench cpu-check mutants wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
 
-test: lint types
+test: lint
+	$(MAKE) --no-print-directory -j2 types pytest
+
+pytest: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Models from packages (transformers, x-transformers, peft, ...), small and random, in an environment of their own.

@@ -1,4 +1,5 @@
-"""Settings of every test run: one thread, so that parallel runs do not wait; the asserts of helpers are explained.
+"""Settings of every test run: one thread, so that parallel runs do not wait, neither for each other nor for the disk
+(no test pulls the plug; those of the order of writes and of kills ask for more); the asserts of helpers are explained.
 
 Some virtual machines say that they have AMX and end a program that uses it (an illegal instruction in a bfloat16
 product of 64 x 64). So oneDNN is asked to do without, here and in the tests' own processes.
@@ -18,3 +19,10 @@ pytest.register_assert_rewrite(*(path.stem for path in (Path(__file__).parent / 
 def _one_thread():
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_waiting_for_the_disk():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda handle: None)
+        yield

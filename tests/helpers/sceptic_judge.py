@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from first_fault import evidence_on
-from new_sceptic import BROKEN, RIGHT
+from new_sceptic.listed import BROKEN, RIGHT
 from new_sceptic.verdicts import NEW_VERDICTS
 from sceptic_bases import CASES, Case
 from sceptic_verdicts import VERDICTS
