@@ -26,17 +26,26 @@ def cases(subject: Subject) -> Iterator[tuple[LoopedCase, SketchMap, str]]:
     """A model with one step and one example; one with ragged steps, read-outs in the middle and masked tokens; and more
     tokens and examples than a kernel may take at a time."""
     asked = subject.m if subject.m < 200 else 16
-    for options, n, length, m in ((SMALL, 1, 4, 4), (LARGER, 3, 4, asked), (LONG, 11, 70, 4)):
+    for options, n, length, least in ((SMALL, 1, 4, 4), (LARGER, 3, 4, asked), (LONG, 11, 70, 4)):
         config = LoopedConfig(**options)
         case = LoopedCase.make(config, seed=subject.seed, n=n, length=length)
-        try:
-            sketch = SketchMap.draw(case.body, m, subject.seed, sketch=subject.sketch)
-        except ValueError:
-            if options is LARGER:
-                raise
+        drawn = _drawn(case, subject, (least, 2 * least, 4 * least) if options is LARGER else (least,))
+        if drawn is None:
             continue
+        m, sketch = drawn
         block = f"{config.core} block of width {config.d}, {n} example{'s'[: n > 1]} of {length} tokens"
         yield case, sketch, f"{block}, tau={case.tau}, m={m}"
+
+
+def _drawn(case: LoopedCase, subject: Subject, widths: tuple[int, ...]) -> tuple[int, SketchMap] | None:
+    """At the first width that the class does not refuse. The largest of several may not be refused."""
+    for m in widths:
+        try:
+            return m, SketchMap.draw(case.body, m, subject.seed, sketch=subject.sketch)
+        except ValueError:
+            if m == widths[-1] and len(widths) > 1:
+                raise
+    return None
 
 
 @sketch_property(

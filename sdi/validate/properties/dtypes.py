@@ -15,9 +15,15 @@ from sdi.validate.sketch_under_test import LARGE, Subject
 
 Array = np.ndarray
 # Narrow integers may be computed with in float32, as np.result_type(x, np.float32) has it.
-TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "int64": 1e-12, "int32": 1e-12, "int16": 1e-5, "int8": 1e-5}
+TOLERANCE = {
+    "float64": 1e-12, "float32": 1e-5, "int64": 1e-12, "int32": 1e-12, "int16": 1e-5, "int8": 1e-5,
+    "uint64": 1e-12, "uint32": 1e-12, "uint16": 1e-5, "uint8": 1e-5,
+}  # fmt: skip
 # Exact in the type, and so is their sum in float32.
-LARGEST = {"float64": 100, "float32": 100, "int64": 10**10, "int32": 10**5, "int16": 1000, "int8": 100}
+LARGEST = {
+    "float64": 100, "float32": 100, "int64": 10**10, "int32": 10**5, "int16": 1000, "int8": 100,
+    "uint64": 10**10, "uint32": 10**5, "uint16": 1000, "uint8": 100,
+}  # fmt: skip
 MAGNITUDES = (1e-33, 1e-25, 1e-18, 1e-9, 1e-4, 1.0, 1e4, 1e5, 1e6, 1e9, 1e18, 1e25, 1e32)  # of single precision
 OUTER = ((1.0, 1.0), (1e-24, 1e24), (1e-14, 1e-14), (1e14, 1e14), (1e5, 1e3))  # of u and of v
 
@@ -37,7 +43,8 @@ def _tries(subject: Subject) -> Iterator[Try]:
     for k, sketch in enumerate(subject.smallest_first()):
         rng = subject.rng(4, k)
         for name, tolerance in TOLERANCE.items():
-            x = rng.integers(-LARGEST[name], LARGEST[name] + 1, size=sketch.shape)
+            least = 0 if name.startswith("u") else -LARGEST[name]
+            x = rng.integers(least, LARGEST[name] + 1, size=sketch.shape)
             wanted = np.asarray(sketch.apply(x.astype(np.float64)))
             got = np.asarray(sketch.apply(x.astype(name)))
             if name.startswith("float") and np.result_type(got, name) != got.dtype:

@@ -21,6 +21,7 @@ POWERS = (-900, -500, 500, 900)  # of two, which change no digit: norms and squa
 ROUNDING = 1e-10  # of the norms of what is added
 BATCHES = ((9, 2), (40,), (0,), (0, 2), (1,))  # what is done to the first few arrays may not be done to the others
 MANY, FEW = 4500, 9  # arrays of a large batch, and of the small ones that it is compared with
+FLAT = (1, 1301)  # a parameter whose dense() is looked at, too
 NUMBERS = 1 << 16  # in a batch as large as a side of the parameter, or as the sketch
 
 
@@ -57,6 +58,8 @@ def _tries(subject: Subject) -> Iterator[Try]:
             yield _batch(sketch, lead, 1, rng)
     for shape in subject.shapes:
         yield _batch(subject.draw(1, shape), (MANY,), FEW, subject.rng(15))
+    for sketch in (*subject.smallest_first(), *subject.drawn(((FLAT, subject.m),)), subject.draw(2), subject.draw(3)):
+        yield _dense(sketch, subject.rng(25).standard_normal(sketch.shape))
     for k, sketch in enumerate(subject.drawn(LARGE)):
         rng = subject.rng(16, k)
         x, y = rng.standard_normal((2, *sketch.shape))
@@ -72,6 +75,18 @@ def _combined(sketch: Any, a: float, b: float, x: Array, y: Array) -> Try:
     off = np.abs(left - (a * sx + b * sy)).max(initial=0)
     wrong = None if off <= ROUNDING * size else f"S(ax + by) and a S(x) + b S(y) differ by {off:.3g}"
     return wrong, at(sketch, a=a, b=b, x=x, y=y)
+
+
+def _dense(sketch: Any, x: Array) -> Try:
+    """dense(), where a class has it, is the matrix of apply."""
+    if not hasattr(sketch, "dense"):
+        return None, at(sketch)
+    matrix, wanted = np.asarray(sketch.dense(), dtype=np.float64), np.asarray(sketch.apply(x))
+    if matrix.shape != (sketch.size, x.size):
+        return f"dense() has shape {matrix.shape}, not {(sketch.size, x.size)}", at(sketch)
+    off = np.abs(matrix @ x.ravel() - wanted).max(initial=0)
+    wrong = None if off <= ROUNDING * (_norm(x) + _norm(wanted)) else f"dense() @ x is {off:.3g} off apply(x)"
+    return wrong, at(sketch, x=x)
 
 
 def _scaled(sketch: Any, x: Array) -> Iterator[Try]:

@@ -33,19 +33,19 @@ def _tries(subject: Subject) -> Iterator[Try]:
             x = rng.standard_normal((3, *sketch.shape)).astype(dtype)
             last = (1, *(d - 1 for d in sketch.shape))
             for bad in BAD:
-                yield _passed_on(sketch.apply, (x,), 1, bad), at(sketch, f", {bad} everywhere in the second of three")
+                yield passed_on(sketch.apply, (x,), 1, bad), at(sketch, f", {bad} everywhere in the second of three")
                 unit = np.zeros(sketch.shape)
                 unit[last[1:]] = 1.0
                 if sketch.apply(unit).any():  # a mask need not see it
-                    yield _passed_on(sketch.apply, (x,), last, bad), at(sketch, f", {bad} in the last entry")
+                    yield passed_on(sketch.apply, (x,), last, bad), at(sketch, f", {bad} in the last entry")
             if len(sketch.shape) == 2:
                 u, v = (rng.standard_normal((3, 4, d)).astype(dtype) for d in sketch.shape)
                 case = at(sketch, ", in the third token of the second of three")
-                yield _passed_on(sketch.apply_outer, (u, v), (1, 2), np.nan), case
-                yield _passed_on(lambda v, u, s=sketch: s.apply_outer(u, v), (v, u), (1, 2), np.nan), case
+                yield passed_on(sketch.apply_outer, (u, v), (1, 2), np.nan), case
+                yield passed_on(lambda v, u, s=sketch: s.apply_outer(u, v), (v, u), (1, 2), np.nan), case
 
 
-def _passed_on(apply: Callable[..., Any], arrays: tuple[Array, ...], where: Any, bad: float) -> str | None:
+def passed_on(apply: Callable[..., Any], arrays: tuple[Array, ...], where: Any, bad: float) -> str | None:
     """What is wrong with the answer when `bad` stands at `where` in the first of the arrays."""
     wanted = np.asarray(apply(*arrays))
     first = arrays[0].copy()

@@ -84,6 +84,11 @@ def _answers(subject: Subject, sketch: Any) -> Iterator[str | None]:
         calls["apply_outer of others"]()
         yield None if np.array_equal(once, kept) else "a second call of apply_outer changes the answer of the first"
         yield None if np.array_equal(kept, calls["apply_outer"]()) else "apply_outer twice, two answers"
+        mine = [2 * u, v + 1]
+        sketch.apply_outer(*mine)
+        mine[0][...], mine[1][...] = u, v  # the same arrays with other numbers
+        same = np.array_equal(kept, sketch.apply_outer(*mine))
+        yield None if same else "apply_outer remembers an array that has changed since"
     yield None if digest(sketch) == before else "apply changed the sketch's tables"
     yield None if _generators() == generators else "apply draws from a generator that is not its own"
 

@@ -141,11 +141,13 @@ def _doubtful(columns: dict[int, Array]) -> dict[int, Array]:
 def shapes_of_every_form(subject: Subject) -> list[Shape]:
     """Smallest first: a row, a column, a square, the shapes asked for, the transpose, more entries either way.
 
-    Those with at most m entries only if the class sketches them, too, instead of having them kept.
+    Those with at most m entries only if the class sketches them, too, instead of having them kept; of those that were
+    not asked for, only those that it does not refuse.
     """
     d_out, d_in, m = subject.shape[0], prod(subject.shape[1:]), subject.m
     more = max(m, d_out, d_in) + 1
     shapes = {(1, more), (more, 1), (more,), (d_in, d_out), (2 * d_out, d_in), (d_out, 3 * d_in)}
     shapes |= {square(m), *subject.shapes, (m,), (max(m // 2, 1),), (2, max(m // 4, 1))}
     keeps = getattr(subject.sketch, "keeps_small", True)
-    return sorted((s for s in shapes if prod(s) > m or not keeps), key=lambda s: (prod(s), s))
+    kept = sorted((s for s in shapes if prod(s) > m or not keeps), key=lambda s: (prod(s), s))
+    return [s for s in kept if s in subject.shapes or any(True for _ in subject.drawn(((s, m),)))]

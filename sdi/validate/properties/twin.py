@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
+from sdi.validate.properties.nonfinite import BAD, passed_on
 from sdi.validate.show_case import at
 from sdi.validate.sketch_under_test import LARGE, Subject
 
 Array = np.ndarray
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 MAGNITUDES = {"float64": (1.0, 1e-150, 1e150), "float32": (1.0, 1e-15, 1e-7, 1e5, 1e15)}
-EXAMPLES = (1, 2, 9, 17, 33, 130, 1100)
+EXAMPLES = (1, 2, 9, 17, 33, 130, 1100, 4500)
 TOKENS = ((1, 1), (1, 3), (2, 17), (17, 2), (3, 65), (2, 300), (1, 1100), (130, 3))
 
 
 @sketch_property(
     "twin",
-    says="to_torch, if there is one, gives the numbers of apply and of apply_outer, in float64 and float32",
+    says="to_torch, if there is one, gives the numbers of apply and of apply_outer, in float64 and float32, NaN too",
     remedy="compare the twin with the sketch on one array; leave to_torch out until it is right: gradients then go "
     "through NumPy",
     needs=("repeatable", "linear", "factored", "layout", "dtypes"),
@@ -45,10 +46,13 @@ def _tries(subject: Subject) -> Iterator[Try]:
             made = sketch.to_torch(device, getattr(torch, dtype))
             rng, large = subject.rng(21, k), k >= len(small)
             for n in (2,) if large else EXAMPLES:
-                for size in MAGNITUDES[dtype]:
+                for size in MAGNITUDES[dtype][: 1 if n > 1100 else None]:
                     G = (rng.standard_normal((n, *sketch.shape)) * size).astype(dtype)
                     how = f"apply of {n} arrays of size {size:g} in {dtype}"
                     yield _same(made.apply, sketch.apply, (G,), dtype, how), at(sketch)
+            for bad in BAD:
+                G = rng.standard_normal((3, *sketch.shape)).astype(dtype)
+                yield passed_on(lambda x, made=made: made.apply(torch.from_numpy(x)), (G,), 1, bad), at(sketch)
             if len(sketch.shape) != 2:
                 continue
             for n, tokens in ((2, 3),) if large else TOKENS:
