@@ -314,8 +314,8 @@ def test_the_command_says_the_same_and_the_lines_for_a_config(project: Any) -> N
         assert {"body": ["core"], "step": "core", "tau": 4}.items() <= said["loops"][0].items()
     (project / "bare.toml").write_text('script = "task.py"\n')
     shown = call("loops", project / "bare.toml").stdout
-    assert 'body = ["core"]' in shown
-    assert 'step = "core"' in shown
+    assert shown.startswith("calls: read_in → core × 4 → head\n\n1. 4 steps, ")
+    assert shown.endswith('\n\nthe first in a config:\nbody = ["core"]\nstep = "core"\n')
     (project / "empty.py").write_text((project / "task.py").read_text() + "\ndef query():\n    return []\n")
     assert "must give at least one batch, got none" in call("loops", project / "empty.py", code=2).stderr
     (project / "none.toml").write_text("m = 3\n")
