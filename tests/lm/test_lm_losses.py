@@ -104,6 +104,8 @@ def test_a_label_or_place_that_there_is_not_is_refused() -> None:
         words = rf"^token must be a place in the example, from 0 to 4, got {place}$"
         with pytest.raises(ValueError, match=words):
             lm.causal_loss(model, a_batch(token=torch.tensor([1, place, 1])))
+    with pytest.raises(RuntimeError, match="int64"):  # torch's own error, where no index is out of range
+        lm.causal_loss(model, a_batch(labels=torch.ones(3, T)))
 
 
 def test_an_example_without_a_token_to_predict_is_not_a_zero() -> None:
