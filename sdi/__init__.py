@@ -28,7 +28,8 @@ from sdi.retraining.through_training import through_training
 from sdi.retraining.training_run import TrainingRun
 from sdi.run.attribute import attribute
 from sdi.run.choose_m import choose_m
-from sdi.run.find_loops import FoundLoop, FoundLoops, find_loops
+from sdi.run.find_loops import find_loops
+from sdi.run.found_loops import FoundLoop, FoundLoops
 from sdi.run.spread import spread
 from sdi.sketch.load import load_sketch
 from sdi.sketch.protocol import LinearSketch, Sketch

@@ -273,7 +273,8 @@ def top_json(top: Top) -> dict[str, Any]:
     rows = [row._asdict() for row in top]
     for row in rows:
         row[top.what] = row.pop("train")
-        row["late"] = None if row["late"] != row["late"] else row["late"]  # JSON has no NaN
+        for name in ("late", "stderr"):
+            row[name] = None if row[name] != row[name] else row[name]  # JSON has no NaN
     return {"query": top.query, "steps": top.steps, "by": top.by, "rows": rows}
 
 

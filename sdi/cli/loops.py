@@ -13,7 +13,7 @@ import sdi
 from sdi.inputs.batches import name_examples
 from sdi.inputs.config import script_of
 from sdi.inputs.script import load_script
-from sdi.printable import printable_lines
+from sdi.printable import printable
 
 
 def find(config: Path) -> sdi.FoundLoops:
@@ -26,10 +26,14 @@ def find(config: Path) -> sdi.FoundLoops:
 
 
 def show_loops(console: Console, found: sdi.FoundLoops) -> None:
-    console.print(Text(printable_lines(found)), soft_wrap=True)
+    _show(console, str(found).split("\n"))
     if found.loops:
         lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in _keys(found[0]).items()]
-        console.print(Text("\nthe first in a config:\n" + printable_lines("\n".join(lines))), soft_wrap=True)
+        _show(console, ["", "the first in a config:", *lines])
+
+
+def _show(console: Console, lines: list[str]) -> None:
+    console.print(Text("\n".join(map(printable, lines))), soft_wrap=True)
 
 
 def loops_json(found: sdi.FoundLoops) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sdi.printable import printable, spark_signs
-from sdi.result.ranking import Top
+from sdi.result.ranking import Top, error_text
 from sdi.result.result import Result
 from sdi.scores.standard_error import Z95
 
@@ -79,7 +79,7 @@ def top_table(top: Top, result: Result | None = None) -> Group:
     for row in top:
         late = "" if math.isnan(row.late) else f"{row.late:.0%}"
         score = Text(number_text(row.score), sign_style(row.score))
-        error, tie = f"{Z95 * row.stderr:.2g}", "~" if row.tied else ""
+        error, tie = error_text(row.stderr), "~" if row.tied else ""
         cells: list[str | Text] = [str(row.rank), Text(printable(row.train)), score, error, tie, late]
         drawn = [spark(steps_of(result, row.train, top.query))] if steps and result else []
         table.add_row(*cells, *drawn)

@@ -196,8 +196,13 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
 
 def shows_adam(path: Path) -> bool:
     """Whether the optimiser's state in a checkpoint holds second moments, as Adam's and AdamW's do."""
-    _, extra = _read(path)
-    state = extra.get("optimiser", {}).get("state", {})
+    optimiser: Any = None
+    if path.is_file():
+        optimiser = _read(path)[1].get("optimiser")
+    elif (path / OPTIMISER).is_file():
+        with suppress(ValueError):  # of a Trainer's folder, where nothing else may have to be read from it
+            optimiser = _load_torch(path / OPTIMISER)
+    state = optimiser.get("state", {}) if isinstance(optimiser, Mapping) else {}
     rows = state.values() if isinstance(state, Mapping) else ()
     return any(isinstance(row, Mapping) and "exp_avg_sq" in row for row in rows)
 

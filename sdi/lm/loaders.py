@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sdi.arguments import at_least_one, whole
-from sdi.inputs.batches import ID, name_examples
+from sdi.inputs.batches import ID, name_examples, take_examples
 from sdi.lm.losses import IGNORED, counted
 
 FILL = {"labels": IGNORED, "attention_mask": 0}
@@ -70,15 +70,26 @@ def token_batches(
     Returns a loader that can be read again, of dicts of tensors (batch, length) and a list of ids.
     """
     at_least_one("batch_size", batch_size := whole("batch_size", batch_size))
+    if max_length is not None:
+        at_least_one("max_length", max_length := whole("max_length", max_length))
+    fill = getattr(tokenizer, "pad_token_id", None) if pad is None else whole("pad", pad)
+    if columns is not None and "input_ids" not in columns:
+        raise ValueError(f"columns must keep 'input_ids', got {list(columns)}")
     kept = ("input_ids", "attention_mask", "token_type_ids", "labels", ID) if columns is None else (*columns,)
     rows = []
     for k, row in enumerate(_rows(data)):
         if "input_ids" not in row and tokenizer is not None:
             if text not in row:
                 raise ValueError(f"data has no column {text!r} of texts, only {list(row)}")
-            row = {**row, **tokenizer(row[text])}
+            made = tokenizer(row[text])
+            if not isinstance(made, Mapping):
+                kind = type(made).__name__
+                raise TypeError(f'tokenizer must return {{"input_ids": [...]}} for a text, got a {kind}')
+            row = {**row, **{key: _plain(value) for key, value in made.items()}}
         if "input_ids" not in row:
             raise ValueError(f"data must have a column 'input_ids', or texts and a tokenizer, got {list(row)}")
+        if not _is_row(row["input_ids"]):
+            raise ValueError(f"input_ids of example {k} must be a list of tokens, got {row['input_ids']!r}")
         rows.append({key: _cut(row[key], max_length) for key in kept if key in row})
         size = len(rows[-1]["input_ids"])
         if not size:
@@ -92,7 +103,6 @@ def token_batches(
                 raise ValueError(f"{key} of example {k} has {len(value)} entries for {size} tokens")
     if not rows:
         raise ValueError("data must hold at least one example, got none")
-    fill = getattr(tokenizer, "pad_token_id", None) if pad is None else pad
     return TokenBatches(rows, batch_size, max(len(row["input_ids"]) for row in rows), 0 if fill is None else fill)
 
 
@@ -113,17 +123,18 @@ class _PerToken:
     def __init__(self, loader: Iterable[Any], batch_size: int, causal: bool) -> None:
         self.loader, self.batch_size, self.causal = loader, batch_size, causal
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        import torch
+    def __len__(self) -> int:
+        counts = [int(counted(batch, self.causal).sum()) for batch in self.loader]
+        return sum(-(-count // self.batch_size) for count in counts)
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
         for given in self.loader:
             batch, ids, _ = name_examples(given)
             places = counted(batch, self.causal).nonzero()
             for some in places.split(self.batch_size) if len(places) else ():
-                row, token = some[:, 0], some[:, 1]
-                out = {key: x[row] if isinstance(x, torch.Tensor) else x for key, x in batch.items()}
+                rows, token = some[:, 0].tolist(), some[:, 1]
                 named = [f"{ids[i]}[{t}]" for i, t in some.tolist()]
-                yield {ID: named, **out, "token": token}
+                yield {ID: named, **take_examples(batch, rows, len(ids)), "token": token}
 
 
 def _rows(data: Any) -> Iterator[dict[str, Any]]:
@@ -146,6 +157,10 @@ def _rows(data: Any) -> Iterator[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and not any(isinstance(part, (list, tuple)) for part in value)
 
 
 def _cut(value: Any, length: int | None) -> Any:

@@ -82,7 +82,10 @@ def masked_token_losses(model: Any, batch: Mapping[str, Any]) -> Any:
 
 
 def counted(batch: Mapping[str, Any], causal: bool = True) -> Any:
-    """Which tokens count, (n, T) of bools: those with a label that are no padding; of causal models, not the first."""
+    """Which tokens count, (n, T) of bools: those with a label that are no padding; of causal models, not the first.
+
+    Where padding stands on the left, the first is the one after it.
+    """
     import torch
 
     inputs = _inputs(batch)
@@ -91,12 +94,10 @@ def counted(batch: Mapping[str, Any], causal: bool = True) -> Any:
         raise ValueError('a masked loss needs the batch\'s "labels": -100 but where a token is to be predicted')
     if labels is not None and labels.shape != inputs.shape:
         raise ValueError(f"labels must have the shape of input_ids, {tuple(inputs.shape)}, got {tuple(labels.shape)}")
-    mask = torch.ones_like(inputs, dtype=torch.bool) if labels is None else labels != IGNORED
-    if batch.get("attention_mask") is not None:
-        mask = mask & (batch["attention_mask"] != 0)
-    if causal:
-        mask = torch.cat([torch.zeros_like(mask[:, :1]), mask[:, 1:]], dim=1)
-    return mask
+    given = batch.get("attention_mask")
+    real = torch.ones_like(inputs, dtype=torch.bool) if given is None else given != 0
+    mask = real if labels is None else real & (labels != IGNORED)
+    return mask & (real.cumsum(dim=1) > 1) if causal else mask
 
 
 def _causal(model: Any, batch: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -117,19 +118,28 @@ def _cross_entropy(logits: Any, labels: Any, mask: Any) -> Any:
     import torch
 
     safe = torch.where(mask, labels, torch.zeros_like(labels))
-    chosen = torch.take_along_dim(logits.log_softmax(dim=-1), safe[..., None], dim=-1)[..., 0]
+    chosen = _pick(logits.log_softmax(dim=-1), safe, "labels", "a token of the vocabulary")
     return torch.where(mask, -chosen, torch.zeros_like(chosen))
 
 
-def _of_examples(losses: Any, mask: Any, batch: Mapping[str, Any]) -> Any:
-    import torch
+def _pick(x: Any, index: Any, name: str, what: str) -> Any:
+    """Of the last axis of x, the entry with each index; refused if it has none (`take_along_dim` would wrap around)."""
+    try:
+        return x.gather(-1, index[..., None])[..., 0]
+    except (RuntimeError, IndexError):
+        size = x.shape[-1]
+        bad = index[(index < 0) | (index >= size)]
+        if not bad.numel():
+            raise
+        raise ValueError(f"{name} must be {what}, from 0 to {size - 1}, got {bad[0].item()}") from None
 
+
+def _of_examples(losses: Any, mask: Any, batch: Mapping[str, Any]) -> Any:
     token = batch.get("token")
     if token is None:
         return losses.sum(dim=1) / mask.sum(dim=1)  # 0 / 0 is NaN
-    at = token.to(losses.device)[:, None]
-    alone = torch.take_along_dim(losses, at, dim=1)[:, 0]
-    return alone / torch.take_along_dim(mask, at, dim=1)[:, 0]  # a token that does not count: NaN
+    at, what = token.to(losses.device), "a place in the example"
+    return _pick(losses, at, "token", what) / _pick(mask, at, "token", what)  # a token that does not count: NaN
 
 
 def _inputs(batch: Mapping[str, Any]) -> Any:

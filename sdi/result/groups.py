@@ -94,7 +94,7 @@ class Groups:
         found = self.energies[:, j, first - 1 : last].sum(axis=1)
         shares = late_mass(self.energies[:, j], int(self.result.halves[j]))
         order = np.argsort(-found, kind="stable")[: k + 1].tolist()
-        rows = top_rows(list(self.result.labels["train"]), order, found, found, np.zeros(len(found)), shares, k)
+        rows = top_rows(list(self.result.labels["train"]), order, found, found, np.full(len(found), np.nan), shares, k)
         words = "all steps" if steps is None else step_words(first, last, tau)
         return Top(str(query), words, ENERGY, rows, "group")
 

@@ -30,7 +30,7 @@ class TopRow(NamedTuple):
     rank: int  # from 1
     train: str  # the id of a training example, or the name of a group
     score: float  # the influence, over the steps that were asked for
-    stderr: float  # its standard error
+    stderr: float  # its standard error; NaN where it has none, as a sum of sizes
     late: float  # share of |score| in the later half of the loop; NaN without steps
     tied: bool  # the difference to the next row, shown or not, is within noise: their order is not certain
 
@@ -67,18 +67,27 @@ class Top:
         lines = [f"query {printable(self.query)}, {self.steps}, by {self.by}", head]
         for r, name in zip(self.rows, names, strict=True):
             tie = "  ~ this and the next might change places" if r.tied else ""
-            lines.append(f"{r.rank:>4}  {name:<{width}}  {r.score:>+11.4g}  {Z95 * r.stderr:.2g}{tie}")
+            lines.append(f"{r.rank:>4}  {name:<{width}}  {r.score:>+11.4g}  {error_text(r.stderr)}{tie}".rstrip())
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         head = ("rank", self.what, "score", "± 95%", "", "late")
         cells = (
-            (r.rank, r.train, f"{r.score:+.4g}", f"{Z95 * r.stderr:.2g}", "~" if r.tied else "",
+            (r.rank, r.train, f"{r.score:+.4g}", error_text(r.stderr), "~" if r.tied else "",
              "" if r.late != r.late else f"{r.late:.0%}")
             for r in self.rows
         )  # fmt: skip
         tied = "; ~: this row and the next might change places" if any(r.tied for r in self.rows) else ""
         return html_table(f"query {self.query}, {self.steps}, by {self.by}{tied}", head, cells)
+
+
+def error_text(stderr: float) -> str:
+    """Half of a 95% interval, two digits; nothing for what has no standard error.
+
+    >>> error_text(0.01), error_text(float("nan"))
+    ('0.02', '')
+    """
+    return "" if stderr != stderr else f"{Z95 * stderr:.2g}"
 
 
 def check_order(k: int, by: str, late: float = LATE) -> int:

@@ -183,7 +183,7 @@ def run_info(points: Sequence[Checkpoint], settings: Settings, loop: Loop, also:
             notes.append(f"checkpoint {p.path.name} has eta 0 and adds nothing")
         elif zero:
             notes.append(f"checkpoint {p.path.name} has eta 0 for {', '.join(zero)}, which add nothing")
-    if any(shows_adam(p.path) for p in points if p.path.is_file()):
+    if any(shows_adam(p.path) for p in points):
         notes.append(ADAM)
     etas = {p.key: p.eta for p in points}
     recorded = {name: getattr(settings, name) for name in RECORDED}

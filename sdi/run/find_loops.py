@@ -1,68 +1,25 @@
 """find_loops: run a loss once and propose Loop objects: what is used more than once, in which order, how often.
 
 A unit is a module with parameters that is called at least twice, and within no other such call; modules that are
-distinct but have the very same parameters are one unit. A step candidate is a unit; its calls cut the pass into steps.
-The body is made of the units that fit these steps: called equally often in every one of them, or at most once in each.
+distinct but have the very same parameters are one unit; a module that calls itself is none, but what it calls may be. A
+step candidate is a unit; its calls cut the pass into steps. The body is made of the units that fit these steps: called
+equally often in every one of them, or at most once in each. A parameter that distinct modules share, which have others
+of their own, is a body, and each call of these modules a step.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sdi.backends import room
 from sdi.inputs.calls import Call, Calls
 from sdi.loop import Loop
+from sdi.run.found_loops import FoundLoop, FoundLoops, quoted
 from sdi.run.picture import picture
-
-
-@dataclass(frozen=True)
-class FoundLoop:
-    """A proposal."""
-
-    loop: Loop  # what `attribute` takes
-    tau: int  # steps, in the pass that was looked at
-    numbers: int  # in the body's parameters
-    calls: dict[str, int]  # of each module of the body
-    remarks: tuple[str, ...] = ()  # what to know of it: calls outside the loop, steps that differ, what is left out
-
-    @property
-    def line(self) -> str:
-        """The line of Python to paste."""
-        given = {"body": list(self.loop.body), "step": self.loop.step, "end": self.loop.end}
-        parts = [f"{name}={_quoted(value)}" for name, value in given.items() if value is not None]
-        parts += [] if self.loop.calls == "one" else [f"calls={_quoted(self.loop.calls)}"]
-        parts += [] if self.loop.cycle is None else [f"cycle={_quoted(self.loop.cycle)}"]
-        parts += [] if self.loop.inner is None else [f"inner={self.loop.inner}"]
-        return f"sdi.Loop({', '.join(parts)})"
-
-
-@dataclass(frozen=True)
-class FoundLoops:
-    """What `find_loops` returns: proposals, best first. Prints as text; iterates over the proposals."""
-
-    loops: tuple[FoundLoop, ...]  # the proposals
-    picture: str  # the calls in their order, repetitions folded
-    notes: tuple[str, ...] = ()  # on what was not proposed, and why
-
-    def __iter__(self) -> Iterator[FoundLoop]:
-        return iter(self.loops)
-
-    def __len__(self) -> int:
-        return len(self.loops)
-
-    def __getitem__(self, k: int) -> FoundLoop:
-        return self.loops[k]
-
-    def __str__(self) -> str:
-        lines = [f"calls: {self.picture}"]
-        for k, found in enumerate(self.loops, 1):
-            calls = ", ".join(f"{name} × {times}" for name, times in found.calls.items())
-            lines += ["", f"{k}. {found.tau} steps, {found.numbers:,} numbers in the body: {calls}", f"   {found.line}"]
-            lines += [f"   {remark}" for remark in found.remarks]
-        return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
 
 
 def find_loops(model: Any, loss: Callable[[Any, Any], Any], batch: Any) -> FoundLoops:
@@ -90,10 +47,12 @@ def propose(calls: Calls) -> FoundLoops:
             found = _loops(_Pass(calls, calls.root), "continue")
             notes.append(f"the loop is held by the loss, which calls the model {len(rounds)} times")
     whole = _Pass(calls, calls.root)
+    if len(rounds) < 2:
+        found += _shared_parameters(calls, whole, {name for one in found for name in one.calls})
     held = {name for one in found for name in one.calls}
     notes += _used_by_name(calls, held)
     if not found:
-        notes += _no_reuse(calls, whole)
+        notes += _no_reuse(whole, by_name=bool(notes))
     return FoundLoops(tuple(found), picture(whole.shown), tuple(notes))
 
 
@@ -109,6 +68,7 @@ class _Pass:
         self.calls, self.within = calls, within
         self.every = [call.name for call in within.walk()]
         self.counts = Counter(self.unit_of(name) for name in self.every if self.has_numbers(name))
+        self.recursive = {self.unit_of(c.name) for c in within.walk() if any(i.name == c.name for i in c.walk())}
         self.units: list[_Unit] = []
         self.shown: list[str] = []
         self._walk(within, 0)
@@ -126,7 +86,7 @@ class _Pass:
         for inner in call.inner:
             unit = self.unit_of(inner.name)
             size = 1 + sum(1 for _ in inner.walk())
-            if self.has_numbers(inner.name) and self.counts[unit] > 1:
+            if self.has_numbers(inner.name) and self.counts[unit] > 1 and unit not in self.recursive:
                 self.units.append(_Unit(unit, place))
                 self.shown.append(unit)
             elif any(self.counts[self.unit_of(c.name)] > 1 for c in inner.walk() if self.has_numbers(c.name)):
@@ -183,14 +143,13 @@ def _candidate(one: _Pass, step: str, calls: str) -> tuple[Any, FoundLoop]:
             )
         if kinds[name] == "some":
             steps = [t for t, times in enumerate(spread[name][1], 1) if times]
-            longest = max(b - a for a, b in zip([0, *steps], [*steps, len(starts)], strict=True))
             words = f"{name!r} is called in {len(steps)} of {len(starts)} steps: {_some(steps)}"
-            cycles = f"; with cycle={name!r}, inner={longest}, each call begins a cycle of an outer loop"
-            remarks.append(words + (cycles if longest > 1 and len(steps) > 1 else ""))
+            remarks.append(words + _cycles(name, *spread[name]))
     end, more = _end(one, starts, [name for name in body if kinds[name] == "coda"], spread, body)
     left = [name for name in one.times if name not in body]
     if left:
-        remarks.append(f"not in this body: {', '.join(f'{n!r} ({one.times[n]} calls)' for n in left)}")
+        words = ", ".join(f"{n!r} ({one.times[n]} calls)" for n in left)
+        remarks.append(f"not in this body: {words}" + "".join(_cycles(n, *spread[n]) for n in left))
     twins = [name for name in one.calls.same.get(step, (step,)) if name in one.every]
     marks = twins if len(twins) > 1 else step
     if len(twins) > 1:
@@ -217,6 +176,16 @@ def _kind(before: int, by_step: Sequence[int]) -> str:
     return "some" if not before and max(by_step) <= 1 else ""
 
 
+def _cycles(name: str, before: int, by_step: Sequence[int]) -> str:
+    """That a unit's calls cut the steps into cycles, in words, if there are two or more, each of several steps."""
+    calls = [t for t, times in enumerate([before, *by_step]) for _ in range(times)]
+    cuts = [0, *calls, len(by_step)]
+    lengths = [b - a for k, (a, b) in enumerate(pairwise(cuts)) if b > a or 0 < k < len(calls)]
+    if len(lengths) < 2 or min(lengths) < 2:
+        return ""
+    return f"; with cycle={name!r}, inner={max(lengths)}, each call begins a cycle of an outer loop"
+
+
 def _end(
     one: _Pass, starts: Sequence[int], late: Sequence[str], spread: dict[str, Any], body: Sequence[str]
 ) -> tuple[str | None, list[str]]:
@@ -240,14 +209,36 @@ def _end(
     ]
 
 
+def _shared_parameters(calls: Calls, one: _Pass, held: set[str]) -> list[FoundLoop]:
+    """Proposals for parameters that distinct modules share without being alike, most numbers first."""
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for name, by_module in calls.uses.items():
+        modules = tuple(n for n in dict.fromkeys(one.every) if n in by_module)
+        apart = not any(a != b and (a == "" or b.startswith(a + ".")) for a in modules for b in modules)
+        if len(modules) > 1 and set(modules) == {*by_module} and apart and not _covered(calls, name, held):
+            shared.setdefault(modules, []).append(name)
+    found = []
+    for modules, names in shared.items():
+        tau = sum(name in modules for name in one.every)
+        words = f"{len(modules)} modules that are not alike share these parameters; each call of one of them is a step"
+        numbers = sum(calls.own[name] for name in names)
+        found.append(FoundLoop(Loop(body=names, step=modules), tau, numbers, dict.fromkeys(names, tau), (words,)))
+    return sorted(found, key=lambda loop: -loop.numbers)
+
+
+def _covered(calls: Calls, parameter: str, held: set[str]) -> bool:
+    """Whether a parameter belongs to one of these modules, or to one with the same parameters, or is one of them."""
+    names = {twin for one in held for twin in calls.same.get(one, (one,))}
+    return any(parameter == name or parameter.startswith(name + ".") for name in names)
+
+
 def _used_by_name(calls: Calls, held: set[str]) -> list[str]:
     """Parameters that were used at least twice and are in no proposal's body."""
     notes = []
     for name, by_module in calls.uses.items():
         owner, times = name.rpartition(".")[0], sum(by_module.values())
-        covered = any(name == h or name.startswith(h + ".") for one in held for h in calls.same.get(one, (one,)))
         called = any(call.name == owner for call in calls.root.walk())
-        if covered or times < 2 or (called and owner != "" and set(by_module) == {owner}):
+        if _covered(calls, name, held) or times < 2 or (called and owner != "" and set(by_module) == {owner}):
             continue
         where = ", ".join("the model itself" if m == "" else repr(m) for m in by_module)
         reason = "" if called else f", without a call of {owner!r}: by name, or by .forward(...), which no hook sees"
@@ -256,15 +247,18 @@ def _used_by_name(calls: Calls, held: set[str]) -> list[str]:
     return notes
 
 
-def _no_reuse(calls: Calls, one: _Pass) -> list[str]:
+def _no_reuse(one: _Pass, by_name: bool) -> list[str]:
+    """What to do without a loop of modules. by_name: whether parameters are used by name more than once."""
     first = next((name for name in one.shown), None)
-    notes = ["no module with parameters is called more than once: this model has no loop"]
+    loop = "if the model loops over operations, let its state pass through an nn.Identity at the beginning of each "
+    loop = f"{loop}step, and name that as step=" if by_name else "this model has no loop"
+    notes = [f"no module with parameters is called more than once: {loop}"]
     if first is not None:
         names = list(dict.fromkeys(one.shown))
-        notes.append(f"as a loop of one step: sdi.Loop(body={_quoted(names)}, step={_quoted(first)})")
+        notes.append(f"as a loop of one step: sdi.Loop(body={quoted(names)}, step={quoted(first)})")
         layers = _layers(one)
         if layers:
-            notes.append(f"with its layers as steps: sdi.Loop(body={_quoted(layers)}, step={_quoted(layers)})")
+            notes.append(f"with its layers as steps: sdi.Loop(body={quoted(layers)}, step={quoted(layers)})")
     return notes
 
 
@@ -280,9 +274,3 @@ def _layers(one: _Pass) -> list[str]:
 
 def _some(steps: Sequence[int], most: int = 6) -> str:
     return ", ".join(map(str, steps[:most])) + (", ..." if len(steps) > most else "")
-
-
-def _quoted(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_quoted, value))}]"
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -49,5 +49,8 @@ def test_of_a_store_without_the_steps_of_queries_the_result_is_asked_for(world: 
     result = world.attribute(store=world.store, mode="tracin")
     said = call("top", world.store, "--query", "q-1", code=2).stderr
     assert "saved no result; name the file that `Result.save` wrote" in said
+    (world.folder / "g.csv").write_text("t-0,a\n")
+    said = call("top", world.store, "--query", "q-1", "--by-group", world.folder / "g.csv", code=2).stderr
+    assert "groups are read from a store of one sketch that has the steps of queries; this run has" in said
     result.save(world.store / "result.safetensors")
     assert call_json("top", world.store / "result.safetensors", "--query", "q-1")[0]["query"] == "q-1"

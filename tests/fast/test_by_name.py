@@ -255,6 +255,20 @@ class Mixing(Named):
         return h
 
 
+class Signs(Named):
+    """A hook takes the sign of a gradient, so that the examples' do not add up to it."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h)
+            gate = self.at(t, "gate") * 1
+            if gate.requires_grad:
+                gate.register_hook(torch.sign)
+            h = h * gate
+        return h
+
+
 class Hidden(Named):
     """A parameter that a module uses which neither holds it nor is given it."""
 
@@ -299,6 +313,8 @@ def test_what_cannot_be_right_is_refused() -> None:
             featurize(Mixing(), squares, make_xy(), loop=loop, memory=memory)
         with pytest.raises(AuditError, match="without the others and in its batch differ"):
             featurize(Mixing(), squares, make_xy(), loop=Loop("gate", "core"), memory=memory)
+    with pytest.raises(CoverageError, match=r"^the gradients of body parameter 'gate', .* do not add up to autograd's"):
+        featurize(Signs(), squares, make_xy(), loop=loop, audit="off")
     with pytest.raises(CoverageError, match=r"'gate' is used within a module .* use memory='hooks'"):
         featurize(Hidden(), squares, make_xy(), loop=loop, memory="recompute")
     model = Hidden()

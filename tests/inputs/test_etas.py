@@ -220,11 +220,14 @@ def test_a_run_notes_that_adam_trained_it(tmp_path: Path, kind: Any, noted: bool
         p.grad = torch.ones_like(p)
     optimiser.step()
     path = save_torch(tmp_path / "a.pt", {"model": model.state_dict(), "optimizer": optimiser.state_dict()})
-    assert shows_adam(path) is noted
-    assert (
-        any(
-            "trained by Adam" in note
-            for note in run_info(find_checkpoints(path), Settings(), Loop(["core"], "core"))["notes"]
-        )
-        is noted
-    )
+    folder = tmp_path / "checkpoint-1"  # of a Trainer
+    folder.mkdir()
+    save_file(model.state_dict(), folder / "model.safetensors")
+    save_torch(folder / "optimizer.pt", optimiser.state_dict())
+    for place in (path, folder):
+        assert shows_adam(place) is noted
+        notes = run_info(find_checkpoints(place), Settings(), Loop(["core"], "core"))["notes"]
+        assert any("trained by Adam" in note for note in notes) is noted
+    (folder / "optimizer.pt").write_bytes(b"no pickle")
+    assert not shows_adam(folder)
+    assert not shows_adam(tmp_path / "gone")

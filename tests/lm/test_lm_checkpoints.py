@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import sdi
@@ -45,8 +47,6 @@ def test_a_trainers_folder_is_a_checkpoint(tmp_path: Path, shards: int) -> None:
             save_file({**model().state_dict(), "0.bias": torch.ones(2)}, place / "model.safetensors")
         elif step == 10:
             file = sorted(place.glob("*.safetensors"))[0]
-            from safetensors.torch import load_file
-
             save_file({name: t + 1 for name, t in load_file(file).items()}, file)
     points = sdi.find_checkpoints(tmp_path / "checkpoint-*")
     assert [p.path.name for p in points] == ["checkpoint-9", "checkpoint-10"]
@@ -91,12 +91,47 @@ def test_an_index_that_leads_elsewhere_is_refused(tmp_path: Path, index: str, wo
         sdi.find_checkpoints(one)
 
 
+def test_weights_in_two_files_and_files_that_hold_none_are_refused(tmp_path: Path) -> None:
+    one = folder(tmp_path / "checkpoint-20", shards=2, logged={20: 0.5})
+    first, second = sorted(one.glob("*.safetensors"))
+    kept = second.read_bytes()
+    save_file({**load_file(second), next(iter(load_file(first))): torch.ones(1)}, second)
+    (point,) = sdi.find_checkpoints(one)
+    with pytest.raises(ValueError, match=r"^checkpoint .*checkpoint-20 holds '0.weight' in two files$"):
+        point.weights()
+    second.write_bytes(kept[:20])
+    with pytest.raises(ValueError, match=rf"^checkpoint .*{second.name} is not a safetensors file: "):
+        point.weights()
+
+
+def test_the_callback_takes_the_rate_before_the_schedule_changes_it(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)  # as if it were not installed
+    with pytest.raises(
+        ImportError, match=r"^checkpoint_callback needs transformers: pip install 'sdi-influence\[hf\]'$"
+    ):
+        lm.checkpoint_callback(tmp_path, every=1)
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(TrainerCallback=object))
+    with pytest.raises(ValueError, match=r"^every must be at least 1, got 0$"):
+        lm.checkpoint_callback(tmp_path, every=0)
+    net, callback = model(), lm.checkpoint_callback(tmp_path, every=2)
+    optimiser = torch.optim.SGD(net.parameters(), lr=1.0)
+    for step in range(1, 6):
+        optimiser.param_groups[0]["lr"] = 1 / step
+        callback.on_pre_optimizer_step(None, None, None, model=net, optimizer=optimiser)
+        optimiser.param_groups[0]["lr"] = 0.0
+        with torch.no_grad():
+            net[0].weight += 1
+        callback.on_step_end(None, SimpleNamespace(global_step=step), None, model=net)
+    assert [(p.path.name, p.eta) for p in sdi.find_checkpoints(tmp_path / "*")] == [
+        ("step-2.safetensors", 0.5),
+        ("step-4.safetensors", 0.25),
+    ]
+
+
 def test_a_folder_that_changes_during_the_run_is_refused(tmp_path: Path) -> None:
     one = folder(tmp_path / "checkpoint-20", shards=2, logged={20: 0.5})
     (point,) = sdi.find_checkpoints(one)
     file = sorted(one.glob("*.safetensors"))[0]
-    from safetensors.torch import load_file
-
     save_file({name: t + 1 for name, t in load_file(file).items()}, file)
     with pytest.raises(ValueError, match="changed while the run was going"):
         point.load_into(model(), sdi.backend("fast"))

@@ -91,6 +91,44 @@ def test_what_is_no_data_is_refused() -> None:
             list(lm.token_batches(data))
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"columns": ["id"]}, r"columns must keep 'input_ids', got \['id'\]"),
+        ({"max_length": 0}, "max_length must be at least 1, got 0"),
+        ({"max_length": "4"}, "max_length must be an integer, got '4'"),
+        ({"pad": "<pad>"}, "pad must be an integer, got '<pad>'"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+    ],
+)
+def test_arguments_that_make_no_batches_are_refused(changes: Any, words: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=f"^{words}$"):
+        lm.token_batches(ROWS, **changes)
+    with pytest.raises(ValueError, match=r"^batch_size must be at least 1, got 0$"):
+        lm.per_token([], batch_size=0)
+
+
+def test_a_tokenizer_that_gives_no_tokens_of_one_text_is_refused() -> None:
+    for made, words in (
+        ([1, 2], r"tokenizer must return {\"input_ids\": \[...\]} for a text, got a list"),
+        ({"input_ids": torch.tensor([[1, 2]])}, r"input_ids of example 0 must be a list of tokens, got \[\[1, 2\]\]"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=f"^{words}$"):
+            lm.token_batches([{"text": "a b"}], tokenizer=lambda text, made=made: made)
+    with pytest.raises(ValueError, match=r"^data has no column 'text' of texts, only \['body'\]$"):
+        lm.token_batches([{"body": "a b"}], tokenizer=lambda text: {})
+
+
+def test_a_query_of_a_token_has_all_that_its_example_has() -> None:
+    rows = [{"input_ids": [1, 2, 3], "source": "x", "weight": 2}, {"input_ids": [4, 5], "source": "y", "weight": 3}]
+    tokens = lm.per_token(lm.token_batches(rows, columns=["input_ids", "source", "weight"]), batch_size=2)
+    first, second = tokens
+    assert len(tokens) == 2
+    assert (first["source"], second["source"]) == (["x", "x"], ["y"])
+    assert (first["weight"].tolist(), second["weight"].tolist()) == ([2, 2], [3])
+    assert (first["token"].tolist(), second["token"].tolist()) == ([1, 2], [1])
+
+
 @pytest.mark.slow
 def test_each_token_is_a_query_and_they_sum_to_their_example(tmp_path: Path) -> None:
     model = LoopedLM()

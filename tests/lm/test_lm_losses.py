@@ -86,6 +86,28 @@ def test_without_labels_torch_agrees_with_its_own_cross_entropy() -> None:
     assert torch.allclose(lm.causal_loss(model, batch), wanted.mean(dim=1), rtol=1e-12)
 
 
+def test_padding_on_either_side_gives_the_loss_of_the_example_without_it() -> None:
+    model, ids = Tiny(), torch.tensor([[1, 2, 3]])
+    wanted = lm.causal_loss(model, {"input_ids": ids})
+    for before, after in ((0, 2), (2, 0), (1, 1)):
+        padded = nn.functional.pad(ids, (before, after))
+        batch = {"input_ids": padded, "attention_mask": nn.functional.pad(torch.ones_like(ids), (before, after))}
+        assert torch.allclose(lm.causal_loss(model, batch), wanted, rtol=1e-12)
+        assert (lm.causal_token_losses(model, batch) > 0).nonzero().tolist() == [[0, before + 1], [0, before + 2]]
+
+
+def test_a_label_or_place_that_there_is_not_is_refused() -> None:
+    model = Tiny()
+    with pytest.raises(ValueError, match=r"^labels must be a token of the vocabulary, from 0 to 6, got 7$"):
+        lm.causal_loss(model, a_batch(labels=torch.full((3, T), 7)))
+    for place in (T, -1):
+        words = rf"^token must be a place in the example, from 0 to 4, got {place}$"
+        with pytest.raises(ValueError, match=words):
+            lm.causal_loss(model, a_batch(token=torch.tensor([1, place, 1])))
+    with pytest.raises(RuntimeError, match="int64"):  # torch's own error, where no index is out of range
+        lm.causal_loss(model, a_batch(labels=torch.ones(3, T)))
+
+
 def test_an_example_without_a_token_to_predict_is_not_a_zero() -> None:
     batch = a_batch(labels=torch.full((3, T), -100))
     assert lm.causal_loss(Tiny(), batch).isnan().all()

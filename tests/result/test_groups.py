@@ -112,7 +112,9 @@ def test_groups_are_ranked_by_sum_size_and_energy(world: World) -> None:
         top = found.top(3, query="q-1", by=by)
         assert [row.train for row in top] == list(scores.sort_values(ascending=False).index)
         assert (top.what, str(top).splitlines()[1].split()[1]) == ("group", "group")
-    assert all(row.stderr == 0 and not row.tied for row in found.top(3, query="q-1", by="energy"))
+    energies = found.top(3, query="q-1", by="energy")
+    assert all(np.isnan(row.stderr) and not row.tied for row in energies)  # no error bar is known, which is not 0
+    assert str(energies).splitlines()[2].endswith(f"{energies.rows[0].score:+.4g}")
     table = found.to_pandas("q-1")
     assert table.loc["b", "members"] == 2
     assert table.loc["b", "step 2"] == found.sdi.sel(group="b", query="q-1", step=2)
@@ -128,6 +130,12 @@ def test_who_has_no_group_is_left_out_or_named(world: World) -> None:
         scored(world, {i: g for i, g in GROUPS.items() if i != "t-4"})
     with pytest.raises(ValueError, match="at least one training example, got None for all"):
         scored(world, lambda i: None)
+    store, points = Store(world.store), find_checkpoints(world.folder / "ckpt/*.safetensors")
+    for changes, words in (({"queries": "q-1"}, r"queries must be a list of ids, got 'q-1'; write \['q-1'\]"),
+                           ({"train": []}, "train must be a list of ids"),
+                           ({"checkpoints": []}, "checkpoints must be a list of checkpoints")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{words}"):
+            sdi.group_scores(**{"store": store, "checkpoints": points, "groups": GROUPS, **changes})
 
 
 @pytest.mark.slow
@@ -138,6 +146,7 @@ def test_the_command_ranks_groups_of_a_file(world: World) -> None:
     for file, text in zip(files, [json.dumps(GROUPS), "\n".join(["id,group", *lines]), "\n".join(lines)], strict=True):
         file.write_text(text)
         (top,) = call_json("top", world.store, "--query", "q-1", "--by-group", file, "--by", "energy")
+        assert all(row["stderr"] is None for row in top["rows"])
         assert [row["group"] for row in top["rows"]] == [row.train for row in found.top(query="q-1", by="energy")]
     assert "group" in call("top", world.store, "--query", "q-1", "--by-group", files[0]).stdout
     result.save(world.folder / "r.safetensors")
@@ -147,9 +156,17 @@ def test_the_command_ranks_groups_of_a_file(world: World) -> None:
     assert "by must be one of ('signed', 'absolute', 'late'), got 'energy'" in said
 
 
+def test_a_file_of_groups_may_have_labels_as_numbers_leave_out_and_come_from_a_spreadsheet(tmp_path: Path) -> None:
+    (tmp_path / "g.json").write_text('{"a": 3, "b": null, "c": "x"}')
+    assert read_groups(tmp_path / "g.json") == {"a": "3", "b": None, "c": "x"}
+    (tmp_path / "g.csv").write_text("\ufeffid,group\na,x\n", encoding="utf-8")
+    assert read_groups(tmp_path / "g.csv") == {"a": "x"}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
+        ("g.json", '{"a": ["x"]}', "holds something else"),
         ("g.json", "[1]", "holds something else"),
         ("g.json", "{", "is not JSON"),
         ("g.csv", "a,b,c\n", "where entry 1 has 3 columns"),

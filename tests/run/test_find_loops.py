@@ -127,7 +127,8 @@ def test_cycles_within_cycles_are_found_on_either_axis(first: str) -> None:
     else:
         assert [one.line for one in said] == ['sdi.Loop(body=["H", "L"], step="H")', 'sdi.Loop(body=["L"], step="L")']
         assert [one.tau for one in said] == [2, 6]
-        assert said[1].remarks == ("not in this body: 'H' (2 calls)",)
+        words = "with cycle='H', inner=3, each call begins a cycle of an outer loop"
+        assert said[1].remarks == (f"not in this body: 'H' (2 calls); {words}",)
 
 
 def test_a_loop_within_a_module_that_is_called_again_is_nested() -> None:
@@ -163,6 +164,73 @@ def test_distinct_modules_with_the_same_parameters_are_one_unit() -> None:
     assert best.line == 'sdi.Loop(body=["shared.0"], step=["shared.0", "shared.1", "shared.2"])'
     assert (best.tau, best.numbers) == (3, 20)
     assert any("3 modules share the parameters of 'shared.0'" in remark for remark in best.remarks)
+
+
+def test_calls_in_every_step_but_some_are_no_cycles() -> None:
+    def run(model: Any, x: Any) -> Any:
+        for _ in range(4):
+            x = model.inject(model.core[0](x))
+        return model.core[0](model.core[0](x))
+
+    said = found(Net(run, **parts()))
+    assert any("'inject' is called in 4 of 6 steps: 1, 2, 3, 4" in remark for one in said for remark in one.remarks)
+    assert not any("cycle=" in remark for one in said for remark in one.remarks)
+
+
+def test_of_a_module_that_calls_itself_the_loop_is_what_it_calls() -> None:
+    class Recursive(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = linear()
+
+        def forward(self, x: Any, more: int = 3) -> Any:
+            x = self.cell(x)
+            return self(x, more - 1) if more else x
+
+    said = found(Net(lambda m, x: m.head(m.r(x)), r=Recursive(), head=linear()))
+    assert said.picture == "r.cell × 4 → head"
+    assert [(one.line, one.tau) for one in said] == [('sdi.Loop(body=["r.cell"], step="r.cell")', 4)]
+
+
+def test_a_weight_that_distinct_modules_share_is_a_loop_of_its_own(tmp_path: Any) -> None:
+    def run(model: Any, x: Any) -> Any:
+        for layer in model.layers:
+            x = torch.tanh(layer(x))
+        return x
+
+    model = Net(run, layers=nn.ModuleList(linear() for _ in range(3))).double()
+    weights = [layer.weight for layer in model.layers]
+    for layer in model.layers:
+        layer.weight = weights[0]
+    batch = {"x": torch.randn(2, 4, dtype=torch.float64)}
+    (best,) = sdi.find_loops(model, loss, batch)
+    assert best.line == 'sdi.Loop(body=["layers.0.weight"], step=["layers.0", "layers.1", "layers.2"])'
+    assert (best.tau, best.numbers, best.calls) == (3, 16, {"layers.0.weight": 3})
+    torch.save(model.state_dict(), tmp_path / "a.pt")
+    rows = [{"id": ["a", "b"], **batch}]
+    more: Any = {"checkpoints": tmp_path / "a.pt", "eta": [1.0], "train": rows, "query": rows, "m": None}
+    result = sdi.attribute(model, loss=loss, loop=eval(best.line), dtype="float64", **more)
+    copies = [nn.Parameter(weights[0].detach().clone()) for _ in range(3)]
+    for layer, copy in zip(model.layers, copies, strict=True):
+        layer.weight = copy
+    phi = torch.stack([torch.stack(torch.autograd.grad(one, copies, retain_graph=True)) for one in loss(model, batch)])
+    wanted = torch.einsum("iab,jtab->ijt", phi.sum(dim=1), phi)
+    torch.testing.assert_close(torch.as_tensor(result.sdi.values), wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_parameters_that_the_model_itself_uses_again_are_told_how_to_become_steps() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(4, 4))
+
+        def forward(self, x: Any) -> Any:
+            return x @ self.w @ self.w
+
+    said = found(Bare())
+    assert len(said) == 0
+    assert said.notes[0].startswith("parameter 'w' (16 numbers) is used 2 times in the model itself")
+    assert "let its state pass through an nn.Identity" in said.notes[1]
 
 
 def test_rounds_that_the_loss_holds_are_found() -> None:
@@ -233,6 +301,8 @@ def test_the_model_leaves_as_it_came() -> None:
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
     with pytest.raises(TypeError, match=r"^model must be a torch.nn.Module, got 3$"):
         sdi.find_loops(3, loss, {})
+    with pytest.raises(TypeError, match=r"^loss must be a function of the model and a batch, got 3$"):
+        sdi.find_loops(model, 3, {})
 
 
 @pytest.mark.slow
@@ -244,7 +314,9 @@ def test_the_command_says_the_same_and_the_lines_for_a_config(project: Any) -> N
         assert {"body": ["core"], "step": "core", "tau": 4}.items() <= said["loops"][0].items()
     (project / "bare.toml").write_text('script = "task.py"\n')
     shown = call("loops", project / "bare.toml").stdout
-    assert 'body = ["core"]' in shown
-    assert 'step = "core"' in shown
+    assert shown.startswith("calls: read_in → core × 4 → head\n\n1. 4 steps, ")
+    assert shown.endswith('\n\nthe first in a config:\nbody = ["core"]\nstep = "core"\n')
+    (project / "empty.py").write_text((project / "task.py").read_text() + "\ndef query():\n    return []\n")
+    assert "must give at least one batch, got none" in call("loops", project / "empty.py", code=2).stderr
     (project / "none.toml").write_text("m = 3\n")
     assert "lacks script" in call("loops", project / "none.toml", code=2).stderr
