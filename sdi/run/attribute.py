@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from typing_extensions import Unpack
@@ -119,7 +119,8 @@ def attribute(
             save_record(folder, settings, points, ids, folder / "result.safetensors", scored=False)
         names = (ids["train"], ids["query"], settings.mode, info, settings.stderr)
         results = [score(one, points, *names) for one in stores] if share.leads else []
-        return share.first(average(results) if len(results) > 1 else results[0] if results else None)
+        found = average(results) if len(results) > 1 else results[0] if results else None
+        return cast(Result, share.first(found))
 
 
 def find_share() -> Share:
