@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,15 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that it is never seen half-written, not even after a crash."""
-    part = path.with_name(path.name + PART)
+    _write(path, content, path.with_name(path.name + PART))
+
+
+def write_first(path: Path, content: bytes, writer: str) -> None:
+    """Write a file unless it is there. Of several processes that try at once, one does. writer: a name for each."""
+    _write(path, content, path.with_name(f"{path.name}-{writer}{PART}"), unless_there=True)
+
+
+def _write(path: Path, content: bytes, part: Path, unless_there: bool = False) -> None:
     refuse_link(part)
     try:
         part.unlink(missing_ok=True)  # left by a killed run; not reopened: it might be a hard link to another file
@@ -26,7 +35,12 @@ def write_whole(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)
+        if unless_there:
+            with suppress(FileExistsError):
+                os.link(part, path)
+            part.unlink()
+        else:
+            os.replace(part, path)
     except OSError as error:
         part.unlink(missing_ok=True)
         if error.filename is None and error.errno not in FULL:  # such as a file size limit: name the file

@@ -39,6 +39,10 @@ console = Terminal(highlight=False, emoji=False)
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/guide.md.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Part = Annotated[
+    str | None,
+    typer.Option(metavar="K/N", help="Of an array job: make the K-th of N parts of the features, and no result."),
+]
 SHARDS_KEPT = (
     "finished shards are kept, and what came after the last one (fewer examples than one shard and a batch hold) is "
     "made again by the same command, which goes on from there"
@@ -60,17 +64,22 @@ def main(
 
 
 @app.command()
-def run(config: ConfigFile, k: Count = 5, json: Json = False) -> None:
+def run(config: ConfigFile, k: Count = 5, part: Part = None, json: Json = False) -> None:
     """Featurize, score, save the result, and show who influences the first queries most."""
-    from sdi.cli.run_config import bar_for, show_result, summary_of
+    from sdi.cli.run_config import bar_for, sharing, show_result, summary_of
     from sdi.run import runs
 
+    if part is not None:
+        featurize(config, part, json)
+        return
     with exit_codes(json, stopped=SHARDS_KEPT):
         check_order(k, "signed")
         the = runs.Run.read(config)
-        with bar_for(the, json) as tell:
+        with sharing(the, part), bar_for(the, json) as tell:
             result = runs.run(the, tell)
         tops = [result.top(k, query=query) for query in result.labels["query"][:3]]
+    if not the.share.leads:
+        return
     if json:
         print_json({**summary_of(the, result), "top": [top_json(top) for top in tops]})
     else:
@@ -78,15 +87,17 @@ def run(config: ConfigFile, k: Count = 5, json: Json = False) -> None:
 
 
 @app.command()
-def featurize(config: ConfigFile, json: Json = False) -> None:
+def featurize(config: ConfigFile, part: Part = None, json: Json = False) -> None:
     """Fill the store with the features of every example; what is there is not made again."""
-    from sdi.cli.run_config import bar_for, counts_line
+    from sdi.cli.run_config import bar_for, counts_line, sharing
     from sdi.run import runs
 
     with exit_codes(json, stopped=SHARDS_KEPT):
         the = runs.Run.read(config)
-        with bar_for(the, json) as tell:
+        with sharing(the, part), bar_for(the, json) as tell:
             ids = runs.featurize(the, tell)
+    if the.share.together and not the.share.leads:
+        return
     if json:
         counts = {side: len(names) for side, names in ids.items()}
         print_json({"store": str(the.config.store), **counts, "made": the.made, "reused": the.reused})

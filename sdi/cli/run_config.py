@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from rich.markup import escape
 
 import sdi
 from sdi.backends import backend as backend_named
+from sdi.backends import room
 from sdi.cli.tables import top_table
 from sdi.inputs.batches import name_examples
 from sdi.inputs.checkpoints import Checkpoint
@@ -21,21 +23,43 @@ from sdi.printable import printable
 from sdi.result.ranking import Top
 from sdi.result.result import Result
 from sdi.result.score_store import score
+from sdi.run.attribute import in_job
 from sdi.run.choose_m import ChosenM
 from sdi.run.progress_bar import count_batches, run_bar
 from sdi.run.run_record import read_record
 from sdi.run.runs import Run, check_filled, open_stores
+from sdi.store.share import Share
 from sdi.store.store import Store
 
 LISTED = 20  # queries that are named where one is asked for
+TORCHRUN = "TORCHELASTIC_RUN_ID"  # in the environment of the processes that torchrun starts
+
+
+@contextmanager
+def sharing(the: Run, part: str | None) -> Iterator[None]:
+    """Set the run's share: of an array job, if there is a part, or of the torch.distributed job of this process."""
+    if part is not None:
+        if TORCHRUN in os.environ:
+            raise ValueError(f"--part is for jobs without torchrun, which deals out the work itself, got {part!r}")
+        the.share = Share.parse(part)
+        yield
+        return
+    _ = the.script  # which may join a job itself
+    if TORCHRUN not in os.environ and not in_job():
+        yield
+        return
+    with room("fast.ranks").torchrun_job() as the.share:
+        yield
 
 
 def bar_for(the: Run, quiet: bool) -> AbstractContextManager[Any]:
+    quiet = quiet or not (the.share.leads or the.share.apart)
     return run_bar(count_batches(the.loaders.values()), len(the.points) * the.config.settings.repeats, quiet)
 
 
 def counts_line(the: Run) -> str:
-    return f"store {escape(printable(the.config.store))}: {the.made:,} features made, {the.reused:,} reused"
+    by = f" by {the.share}" if the.share.n > 1 else ""
+    return f"store {escape(printable(the.config.store))}: {the.made:,} features made{by}, {the.reused:,} reused"
 
 
 def summary_of(the: Run, result: Result) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from sdi.inputs.trainer_folder import OPTIMISER, folder_sha256, folder_weights, 
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
 OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
+DCP = ".metadata"  # in a folder of torch.distributed.checkpoint: a pickle
 PICKLES = (b"\x80", b"(", b"c", b"}", b"]", b")")  # how a file begins that is a pickle; what is in it, torch looks at
 
 Eta = float | dict[str, float]  # one number, or one per parameter (or module) name
@@ -138,6 +139,12 @@ def _fingerprint(path: Path) -> str:
 def _instead(found: Sequence[str]) -> str:
     """A clause that says what to name instead, if a pattern matched a folder or the index of a split checkpoint."""
     for path in found:
+        if (Path(path) / DCP).is_file():
+            return (
+                f", but a folder of torch.distributed.checkpoint, whose {DCP} could run code when loaded; if you trust "
+                f"it, make one file of it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch {path} "
+                f"{Path(path).with_suffix('.pt')}"
+            )
         if Path(path).is_dir():
             return f", but a folder; name the files in it, such as {str(Path(path) / '*.safetensors')!r}"
         if path.endswith(".index.json"):

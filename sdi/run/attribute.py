@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from typing_extensions import Unpack
 
 from sdi.backends import backend as backend_named
+from sdi.backends import room
 from sdi.errors import StoreError
 from sdi.files import expand
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints, shows_adam
@@ -31,6 +33,7 @@ from sdi.run.spread_pilot import run_widths, settled
 from sdi.scores.standard_error import Z95
 from sdi.sketch.load import sketch_text
 from sdi.store.manifest import LOSS_PARTS, refuse_other
+from sdi.store.share import Share
 from sdi.store.store import Store
 from sdi.version import __version__
 
@@ -54,6 +57,7 @@ def attribute(
     eta: Sequence[float] | None = None,
     store: str | Path | None = None,
     progress: Callable[[Progress], None] | bool = False,
+    ranks: bool = True,
     settings: Settings | None = None,
     **changes: Unpack[SettingsArguments],
 ) -> Result:
@@ -69,6 +73,8 @@ def attribute(
     store: a folder to keep features in. A run that was stopped goes on where it was; a new query set reuses the rest.
     progress: True draws a bar on a terminal or in a notebook; a function is called after every batch with how far the
         run is.
+    ranks: whether the ranks of a torch.distributed job, where one is initialised, share the work; then each must make
+        this call with one and the same store, and gets the whole result. False: this process works alone.
     settings: all of the settings below at once; keywords change some of them.
 
     Returns a `Result`: `sdi` and `stderr` (train, query, step) in mode "query", `tracin` (train, query).
@@ -86,6 +92,7 @@ def attribute(
                 "list(...)"
             )
     settings = settled(settings, None if store is None else expand(store), train)
+    share = find_share() if ranks else Share()
     info = run_info(points, settings, loop, frozen_note(model, loop))
     bar = telling(progress, (train, query), len(points) * settings.repeats)
     sides = {"train": Side("train", train), "query": Side("query", query)}
@@ -98,16 +105,33 @@ def attribute(
             )
         with bar as tell:
             return score_exactly(model, loss, loop, points, sides, settings, info, tell)
+    if store is None and share.n > 1:
+        raise ValueError(
+            f"store must be a folder that all {share.n} ranks can write to, got None; or give ranks=False, and this "
+            "process works alone"
+        )
     with tempfile.TemporaryDirectory(prefix="sdi-") as scratch, bar as tell:
-        job = Job(backend_named(settings.backend), model, loss, loop, settings, tell)
+        job = Job(backend_named(settings.backend), model, loss, loop, settings, tell, share)
         folder = Path(scratch) if store is None else expand(store)
         stores = make_stores(folder, job, points, sides)
         ids = fill(stores, job, points, sides)
-        if store is not None:
+        if store is not None and share.leads:
             save_record(folder, settings, points, ids, folder / "result.safetensors", scored=False)
         names = (ids["train"], ids["query"], settings.mode, info, settings.stderr)
-        results = [score(one, points, *names) for one in stores]
-    return results[0] if settings.repeats == 1 else average(results)
+        results = [score(one, points, *names) for one in stores] if share.leads else []
+        found = average(results) if len(results) > 1 else results[0] if results else None
+        return cast(Result, share.first(found))
+
+
+def find_share() -> Share:
+    """The share of this process in the torch.distributed job that it belongs to; alone where there is none."""
+    return room("fast.ranks").joined() if in_job() else Share()
+
+
+def in_job() -> bool:
+    """Whether torch.distributed is initialised in this process; does not import torch."""
+    dist = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_available() and dist.is_initialized()
 
 
 def make_stores(folder: Path, job: Job, points: Sequence[Checkpoint], sides: Mapping[str, Side]) -> list[Store]:
@@ -122,7 +146,7 @@ def make_stores(folder: Path, job: Job, points: Sequence[Checkpoint], sides: Map
     made_with = store_config(job.model, job.loss, job.loop, settings)
     seeds = sketch_seeds(settings)
     places = [store_folder(settings, folder, seed) for seed in seeds]
-    widths = run_widths(places[0], job, points, sides, settings.m) if settings.spread else None
+    widths = job.share.first(run_widths(places[0], job, points, sides, settings.m) if settings.spread else None)
     if widths is not None and set(widths) != set(shapes):  # those of a store with another body
         config = json.loads(json.dumps(made_with))
         refuse_other({"config": Store(places[0]).manifest["config"]}, {"config": config}, places[0])

@@ -1,10 +1,16 @@
-"""fill: compute the features of every example at every checkpoint and store them; what is stored is not made again."""
+"""fill: compute the features of every example at every checkpoint and store them; what is stored is not made again.
+
+Examples that are missing are made in groups, a shard each: consecutive batches, until there are `shard` examples. Where
+several processes fill a store, all read all examples, and each makes the groups that fall to it (`sdi/store/share.py`).
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from sdi.backends import Backend
@@ -14,7 +20,9 @@ from sdi.inputs.checkpoints import Checkpoint
 from sdi.inputs.settings import Settings
 from sdi.loop import Loop
 from sdi.store.features import Features
+from sdi.store.in_place import InPlace
 from sdi.store.recheck_row import alone, check_row
+from sdi.store.share import Share
 from sdi.store.store import Row, Store
 
 
@@ -27,11 +35,17 @@ class Progress:
     side: str
     done: int  # examples of this side at this checkpoint, those reused among them
     reused: int
+    others: int = 0  # left to other processes that fill the same store
+
+    @property
+    def made(self) -> int:
+        return self.done - self.reused - self.others
 
 
 @dataclass
 class Job:
-    """What a run needs for every batch: backend, model, loss, loop, settings, and whom to tell of progress."""
+    """What a run needs for every batch: backend, model, loss, loop, settings, whom to tell of progress; and which of
+    several processes this is, that fill the store."""
 
     backend: Backend
     model: Any
@@ -39,6 +53,8 @@ class Job:
     loop: Loop
     settings: Settings
     progress: Callable[[Progress], None] = lambda progress: None
+    share: Share = field(default_factory=Share)
+    groups: int = 0  # dealt out so far
 
 
 def fill(
@@ -52,10 +68,14 @@ def fill(
     Several stores, of one model with several sketches, are filled checkpoint by checkpoint, each loaded once.
     """
     stores = [stores] if isinstance(stores, Store) else stores
+    share = job.share
     sides["query"].look()  # whose turn comes after the whole training side
+    share.agree("query", sides["query"].digest)
     with ExitStack() as stack:
         for store in stores:
-            stack.enter_context(store.writing())
+            stack.enter_context(store.writing(share))
+            if share.together:
+                store.agree([(checkpoint.key, side) for checkpoint in checkpoints for side in sides])
         stack.enter_context(job.backend.weights_kept(job.model))
         work = [
             (store, side, _featurizer(job, store, job.settings.keeps_steps[side.name]))
@@ -67,6 +87,8 @@ def fill(
             for store, side, make in work:
                 place = (k + 1, len(checkpoints))
                 _fill_side(store, job, checkpoint, side, make, weights, place)
+        for side in sides.values():
+            share.agree(side.name, side.digest)  # and all have written what was theirs
     return {name: side.ids for name, side in sides.items()}
 
 
@@ -79,10 +101,16 @@ class Side:
     contents: dict[str, tuple[str, str]] | None = None  # of each id, with its shapes, in the order of the first pass
     looked: bool = False
     probed: bool = False  # whether a stored row was compared with the model's
+    read_so_far: Any = field(default_factory=hashlib.sha256)  # all ids and contents, batch by batch
 
     @property
     def ids(self) -> tuple[str, ...]:
         return in_order(self.contents or ())
+
+    @property
+    def digest(self) -> str:
+        """Of all that was read so far: the same wherever the same examples were read in the same batches."""
+        return str(self.read_so_far.hexdigest())
 
     def look(self) -> None:
         """Read the loader once for its ids alone, so that errors in them are raised before any work is done.
@@ -102,6 +130,7 @@ class Side:
         now: dict[str, tuple[str, str]] = {}
         for examples in read_batches(self.loader, self.name):
             shapes = shapes_of(examples.batch)
+            self.read_so_far.update(repr((examples.ids, examples.contents)).encode())
             for i, content in zip(examples.ids, examples.contents, strict=True):
                 before = (self.contents or {}).get(i, (content, shapes))
                 if before[1] == shapes and before[0] != content:
@@ -157,9 +186,13 @@ def _fill_side(
     weights: _Weights,
     place: tuple[int, int],
 ) -> None:
-    stored = store.rows(checkpoint.key, side.name)
+    share, key = job.share, checkpoint.key
+    stored = store.rows(key, side.name)
+    in_place = InPlace(store, key, side.name) if share.apart else None
+    numbers = count() if share.apart else store.free_numbers(key, side.name)
+    number = next(numbers)
     waiting: list[tuple[Features, list[str]]] = []
-    done = reused = 0
+    done = reused = others = size = 0
 
     def made(batch: Any, ids: Sequence[str], rows: list[int], how: Callable[..., Features]) -> Features:
         make.model = weights.load()
@@ -167,26 +200,39 @@ def _fill_side(
         with told_where(f"{side.name}, checkpoint {checkpoint.path}"):
             return how(part, tuple(ids[k] for k in rows))
 
-    def flush() -> None:
+    def end_group() -> None:
+        nonlocal number, size
+        if in_place:
+            in_place.end(number, size)
         if waiting:
             features = Features.concatenate([part for part, _ in waiting])
-            store.append(checkpoint.key, side.name, features, [c for _, contents in waiting for c in contents])
+            store.append(key, side.name, features, [c for _, contents in waiting for c in contents], number)
             waiting.clear()
+        job.groups += 1
+        number, size = next(numbers), 0
 
-    for batch, ids, contents in side.read():
+    for k, (batch, ids, contents) in enumerate(side.read()):
+        if k == 0 and side.contents is None and not side.looked:
+            share.agree(side.name, side.digest)  # before anything is made
         missing = [k for k, i in enumerate(ids) if not _is_stored(stored, i, contents[k], side.name)]
         if len(missing) < len(ids) and not side.probed and job.settings.audit != "off":
             side.probed = True
             known = next(k for k in range(len(ids)) if k not in missing)
             check_row(store, checkpoint, side.name, made(batch, ids, [known], alone(make)), make)
-        if missing:
+        if in_place:
+            in_place.check(number, ids)
+        mine = share.mine(job.groups)
+        if missing and mine:
             waiting.append((made(batch, ids, missing, make), [contents[k] for k in missing]))
-            if sum(len(contents) for _, contents in waiting) >= job.settings.shard:
-                flush()
+        size += len(ids) if share.apart else len(missing)
         done += len(ids)
         reused += len(ids) - len(missing)
-        job.progress(Progress(*place, side.name, done, reused))
-    flush()
+        others += 0 if mine else len(missing)
+        if size >= job.settings.shard:
+            end_group()
+        job.progress(Progress(*place, side.name, done, reused, others))
+    if size:
+        end_group()
 
 
 def _is_stored(stored: Mapping[str, Row], i: str, content: str, side: str) -> bool:

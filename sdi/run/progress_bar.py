@@ -64,7 +64,7 @@ def run_bar(batches: int | None, passes: int, quiet: bool = False) -> Iterator[C
 
         def show(step: Step) -> None:
             nonlocal made, last
-            fresh = step.done - step.reused
+            fresh = step.made
             same = last[:2] == (step.checkpoint, step.side) and fresh >= last[2]
             made += fresh - (last[2] if same else 0)
             last = (step.checkpoint, step.side, fresh)

@@ -27,6 +27,7 @@ from sdi.run.run_record import save_record
 from sdi.run.spread_pilot import settled, stored_widths
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.manifest import differences
+from sdi.store.share import Share
 from sdi.store.store import Store
 
 Tell = Callable[[Progress], None]
@@ -58,6 +59,7 @@ class Run:
     config: Config
     made: int = 0  # features made in this process, and those found in the store, over all checkpoints
     reused: int = 0
+    share: Share = field(default_factory=Share)  # which of several processes this is, that fill the store
     _seen: dict[tuple[int, str], Progress] = field(default_factory=dict)
     _saved: bool = False
 
@@ -116,19 +118,19 @@ class Run:
         def told(progress: Progress) -> None:
             key = (progress.checkpoint, progress.side)
             before = self._seen.get(key)
-            done, reused = (before.done, before.reused) if before and before.done < progress.done else (0, 0)
+            made, reused = (before.made, before.reused) if before and before.done < progress.done else (0, 0)
             self.reused += progress.reused - reused
-            self.made += (progress.done - progress.reused) - (done - reused)
+            self.made += progress.made - made
             self._seen[key] = progress
-            if not self._saved and (self.place(self.config.settings.seed) / "manifest.json").is_file():
+            if (self.place(self.config.settings.seed) / "manifest.json").is_file():
                 self.save()
             tell(progress)
 
         return told
 
     def save(self) -> None:
-        """Write the replayable config, once."""
-        if not self._saved:
+        """Write the replayable config, once, from one process."""
+        if self.share.leads and not self._saved:
             save_run(replace(self.config, settings=self.settings), self.points)
             self._saved = True
 
@@ -136,6 +138,8 @@ class Run:
 def run(the: Run, tell: Tell = lambda progress: None) -> Result:
     """Call `sdi.attribute` with the config's settings, and save the result. tell: called after every batch."""
     c = the.config
+    if the.share.apart:
+        raise ValueError("a part of an array job makes features and no result; use `featurize`")
     exact = c.settings.backend == "exact"
     result = attribute(
         the.model,
@@ -148,8 +152,9 @@ def run(the: Run, tell: Tell = lambda progress: None) -> Result:
         store=None if exact else c.store,
         settings=c.settings,
         progress=the.watch(tell),
+        ranks=the.share.together,
     )
-    return _save(the, result)
+    return _save(the, result) if the.share.leads else result
 
 
 def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[str, ...]]:
@@ -158,12 +163,13 @@ def featurize(the: Run, tell: Tell = lambda progress: None) -> dict[str, tuple[s
     if c.settings.backend == "exact":
         raise ValueError("backend 'exact' keeps no features; use `sdi run`, or another backend")
     verbs = backend_named(c.settings.backend)
-    job = Job(verbs, the.model, the.script.loss, c.loop, the.settings, the.watch(tell))
+    job = Job(verbs, the.model, the.script.loss, c.loop, the.settings, the.watch(tell), the.share)
     sides = {name: Side(name, loader) for name, loader in the.loaders.items()}
     stores = make_stores(c.store, job, the.points, sides)
     ids = fill(stores, job, the.points, sides)
-    the.save()
-    save_record(c.store, c.settings, the.points, ids, c.result, scored=False)
+    if the.share.leads:
+        the.save()
+        save_record(c.store, c.settings, the.points, ids, c.result, scored=False)
     return ids
 
 

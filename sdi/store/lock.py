@@ -1,5 +1,8 @@
 """locked: a lock file that one process at a time holds; the system releases it when the process ends, also if killed.
 
+`hold_store` is the lock of a store: the one process that fills it holds `lock`; where several do, each of n processes
+shares `lock` and holds `lock.part-k-of-n`, so none of them is there twice, nor beside one that works alone.
+
 Forked children share the open file, and with it the lock: a stuck DataLoader worker that outlives the run would keep
 it. So every child closes its copy right after the fork.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -15,34 +19,72 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sdi.errors import StoreError
+from sdi.store.share import Share
+
+LOCK = "lock"
+PART_LOCK = re.compile(r"lock\.part-(\d+)-of-(\d+)")
+IN_PARTS = b"parts"  # what stands in `lock` while several processes share it
+BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 _held: set[int] = set()
 _changing = threading.RLock()  # taken while a lock is, so that no fork falls between opening and noting it
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[Callable[[], bool]]:
+def hold_store(folder: Path, share: Share) -> Iterator[Callable[[], bool]]:
+    """Hold the lock of a store, for a process that fills it alone or for one of several. Yields what `locked` does."""
+    if share.n == 1:
+        with locked(folder / LOCK) as is_ours:
+            yield is_ours
+        return
+    own = part_lock(folder, share)
+    with locked(folder / LOCK, shared=True) as is_ours, locked(own, what=f"{share} of store {folder} is being made"):
+        try:
+            _refuse_other_parts(folder, share)
+            yield is_ours
+        finally:
+            if is_ours():
+                own.unlink(missing_ok=True)
+
+
+def part_lock(folder: Path, share: Share) -> Path:
+    """The file that one of several processes locks for itself."""
+    return folder / f"{LOCK}.part-{share.k + 1}-of-{share.n}"
+
+
+def _refuse_other_parts(folder: Path, share: Share) -> None:
+    """StoreError if the store is being filled in another number of parts; locks that killed ones left are deleted."""
+    for file in folder.iterdir():
+        found = PART_LOCK.fullmatch(file.name)
+        if found is not None and int(found[2]) != share.n:
+            with locked(file, what=f"store {folder} is being filled in {found[2]} parts, not {share.n},"):
+                file.unlink()
+
+
+@contextmanager
+def locked(path: Path, shared: bool = False, what: str = "") -> Iterator[Callable[[], bool]]:
     """Hold the file's lock; StoreError with the id of the process that holds it, if another does.
 
+    shared: hold it together with others that share it. what: how the message begins, by default with the folder.
     Yields a function that says whether this process still holds it, and is not a forked child.
     """
-    handle = _take(path)
+    handle = _take(path, shared, what)
     while os.fstat(handle).st_nlink == 0:  # removed by the one who had it, between our opening it and taking it
         _let_go(handle)
-        handle = _take(path)
+        handle = _take(path, shared, what)
     try:
         os.ftruncate(handle, 0)
-        os.write(handle, str(os.getpid()).encode())
+        os.write(handle, IN_PARTS if shared else str(os.getpid()).encode())
         yield lambda: handle in _held
     finally:
         _let_go(handle)
 
 
-def _take(path: Path) -> int:
+def _take(path: Path, shared: bool, what: str) -> int:
     with _changing:
         handle = _open(path)
         try:
-            _lock(handle, path)
+            _lock(handle, path, shared, what or f"store {path.parent} is being written")
         except BaseException:
             os.close(handle)
             raise
@@ -66,20 +108,27 @@ def _open(path: Path) -> int:
     return handle
 
 
-def _lock(handle: int, path: Path) -> None:
+def _lock(handle: int, path: Path, shared: bool, what: str) -> None:
     try:
         import fcntl
     except ImportError:  # not a POSIX system: the last writer wins
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise StoreError(f"store {path.parent} is being written {_by_whom(handle)}, or use another folder") from None
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in BUSY:
+            raise StoreError(
+                f"{path} cannot be locked: {error.strerror}; use a folder on a file system with locks (an NFS mount "
+                "without them has the option nolock)"
+            ) from None
+        raise StoreError(f"{what} {_by_whom(handle)}, or use another folder") from None
 
 
 def _by_whom(handle: int) -> str:
     """Words for who holds the lock: the process whose id stands in the file, or a child that it left behind."""
     text = os.pread(handle, 32, 0)
+    if text == IN_PARTS:
+        return "by processes that fill it in parts; wait"
     if not text.isdigit():
         return "by another process; wait"
     try:

@@ -1,7 +1,8 @@
 """Store: features on disk, safe to kill at any instant.
 
     STORE/manifest.json                              what made the features; another run must agree
-    STORE/lock                                       held by the one process that may write
+    STORE/lock                                       held by the one process that may write, or shared by several
+    STORE/lock.part-1-of-2                           held by the first of two
     STORE/CHECKPOINT/train/shard-00000.safetensors   features of some examples
     STORE/CHECKPOINT/train/shard-00000.json          their ids, contents, steps, the shard's sha256, and whose it is
     STORE/CHECKPOINT/query/...
@@ -31,18 +32,20 @@ from safetensors.numpy import save
 
 from sdi.arguments import one_of
 from sdi.errors import SketchMismatch, StoreError, nearest
-from sdi.files import PART, expand, map_safetensors, refuse_link, write_whole
+from sdi.files import PART, expand, map_safetensors, refuse_link, write_first, write_whole
 from sdi.inputs.settings import BARS
 from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
-from sdi.store.lock import locked
+from sdi.store.lock import LOCK, PART_LOCK, hold_store, locked, part_lock
 from sdi.store.manifest import UNSEALED, make_manifest, manifest_text, read_manifest, read_sketch, refuse_other
 from sdi.store.shard_format import LOSS, decoded, encoded
+from sdi.store.share import Share
 from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
 
 OF_RUNS = ("run.toml", "run.json", "result.safetensors", "report.html")
 PARTS = tuple(name + PART for name in ("manifest.json", *OF_RUNS))
-OURS = ("lock", *OF_RUNS, *PARTS)  # what may stand in a folder before it is a store
+OURS = (LOCK, *OF_RUNS, *PARTS)  # what may stand in a folder before it is a store, with what is OF_PARTS
+OF_PARTS = re.compile(rf"{PART_LOCK.pattern}|manifest\.json-\d+-of-\d+\{PART}")  # of processes that fill it together
 SIDE = re.compile(r"[^/]*-[0-9a-f]{8}(/(train|query))?")
 SHARD = re.compile(r".*-[0-9a-f]{8}/(train|query)/shard-\d{5,}\.(safetensors|json)(\.part)?")
 
@@ -54,6 +57,13 @@ class Row(NamedTuple):
     row: int
     content: str
     tau: int
+
+
+class Shards(NamedTuple):
+    """What is stored of a side at a checkpoint: the row of each example, and the numbers of the shards."""
+
+    rows: dict[str, Row]
+    numbers: set[int]
 
 
 class Store:
@@ -71,7 +81,8 @@ class Store:
         self.sketch = read_sketch(self.manifest, self._manifest) if sketch is None else sketch
         self.dtype = np.dtype(self.manifest["config"]["dtype"])
         self._checked: set[Path] = set()
-        self._rows: dict[tuple[str, str], dict[str, Row]] = {}
+        self._shards: dict[tuple[str, str], Shards] = {}
+        self._share = Share()
 
     @classmethod
     def create(cls, path: str | Path, sketch: SketchMap, config: Mapping[str, Any]) -> Store:
@@ -90,27 +101,52 @@ class Store:
         return self.manifest.get("stderr", "bound") if stderr == "auto" else stderr
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Hold the store's lock within a block, and delete half-written files that a killed run left."""
-        new = [p for p in (self.path, *self.path.parents) if not p.exists()]
+    def writing(self, share: Share | None = None) -> Iterator[None]:
+        """Hold the store's lock within a block, and delete half-written files that a killed run left.
+
+        share: which of several processes this is; they share the lock. Parts of an array job delete nothing.
+        """
+        share = share or Share()
+        if share.together and share.leads:
+            with self.writing():  # alone, to clear away; the others wait for it
+                pass
+        new = share.first([p for p in (self.path, *self.path.parents) if not p.exists()])
         self.path.mkdir(parents=True, exist_ok=True)
-        with locked(self.path / "lock") as is_ours:
-            try:
-                self._join()
-                self._rows.clear()
-                self._clear_away()
-                yield
-            finally:
-                if is_ours() and not self._manifest.is_file():
-                    (self.path / "lock").unlink()
-                    with suppress(OSError):  # not empty, or another's by now
-                        for folder in new:
-                            folder.rmdir()
+        try:
+            with hold_store(self.path, share) as is_ours:
+                try:
+                    self._join()
+                    self._shards.clear()
+                    self._share = share
+                    if share.n == 1:
+                        self._clear_away()
+                    yield
+                finally:
+                    self._share = Share()
+                    if share.n == 1 and is_ours():
+                        self._leave_nothing(new)
+        finally:
+            if share.n > 1:
+                self._shards.clear()  # the others have written, too
+                if not self._manifest.is_file():
+                    with suppress(StoreError, OSError), locked(self.path / LOCK):  # the last of them
+                        self._leave_nothing(new)
+
+    def _leave_nothing(self, new: Sequence[Path]) -> None:
+        """Delete the lock, and the folders that were made for it, where no store has come of it."""
+        if not self._manifest.is_file():
+            (self.path / LOCK).unlink()
+            with suppress(OSError):  # not empty, or another's by now
+                for folder in new:
+                    folder.rmdir()
 
     def _clear_away(self) -> None:
         """Delete half-written files with the store's own names; all other files in the folder are left alone."""
         for name in PARTS:
             (self.path / name).unlink(missing_ok=True)
+        for file in list(self.path.iterdir()):
+            if OF_PARTS.fullmatch(file.name):
+                file.unlink()
         for folder in (*self.path.glob("*"), *self.path.glob("*/*")):
             if SIDE.fullmatch(folder.relative_to(self.path).as_posix()):
                 refuse_link(folder)
@@ -127,38 +163,78 @@ class Store:
 
     def rows(self, checkpoint: str, side: str) -> dict[str, Row]:
         """The stored examples of a side ("train" or "query") at a checkpoint (its key), by id, in the order written."""
-        if (checkpoint, side) not in self._rows:
+        return self._stored(checkpoint, side).rows
+
+    def free_numbers(self, checkpoint: str, side: str) -> Iterator[int]:
+        """The numbers of the next shards of a side. A damaged shard that was deleted is made again in its place."""
+        taken = frozenset(self._stored(checkpoint, side).numbers)
+        return (k for k in count() if k not in taken)
+
+    def shard_path(self, checkpoint: str, side: str, number: int) -> Path:
+        """The file of a shard."""
+        return self.path / checkpoint / side / f"shard-{number:05d}.safetensors"
+
+    def agree(self, places: Sequence[tuple[str, str]]) -> None:
+        """Let all processes that fill the store together know the same as the first. places: checkpoints and sides."""
+        mine = {place: self._stored(*place) for place in places} if self._share.leads else {}
+        self._shards = self._share.first(mine)
+        if not part_lock(self.path, Share(0, self._share.n)).is_file():
+            raise StoreError(
+                f"{self._share} does not see what rank 0 writes to {self.path}; store must be one folder, on a file "
+                "system that all ranks share"
+            )
+
+    def _stored(self, checkpoint: str, side: str) -> Shards:
+        if (checkpoint, side) not in self._shards:
+            if self._share.apart:
+                self._join()  # another process may have begun the store
             rows: dict[str, Row] = {}
+            numbers = set()
             for sidecar in sorted((self.path / checkpoint / side).glob("shard-*.json")):
                 shard = sidecar.with_suffix(".safetensors")
                 rows.update(_shard_rows(shard, read_sidecar(sidecar, self._owner(shard))))
-            self._rows[checkpoint, side] = rows
-        return self._rows[checkpoint, side]
+                number = shard.stem.removeprefix("shard-")
+                numbers |= {int(number)} if number.isdecimal() else set()
+            self._shards[checkpoint, side] = Shards(rows, numbers)
+        return self._shards[checkpoint, side]
 
-    def append(self, checkpoint: str, side: str, features: Features, contents: Sequence[str]) -> Path:
+    def append(
+        self, checkpoint: str, side: str, features: Features, contents: Sequence[str], number: int | None = None
+    ) -> Path:
         """Write one shard.
 
         checkpoint: a checkpoint's key. side: "train" or "query". features: of the examples to add.
-        contents: a digest of each example's content, from `read_batches`.
+        contents: a digest of each example's content, from `read_batches`. number: the shard's, by default the first
+        that is free.
         """
         if features.sketch != self.sketch.label:
             raise SketchMismatch(f"store {self.path} is for sketch {self.sketch.label}, got {features.sketch}")
-        rows = self.rows(checkpoint, side)
-        folder = self.path / checkpoint / side
-        # The first free number: a damaged shard that was deleted is made again in its place.
-        names = (folder / f"shard-{k:05d}.safetensors" for k in count())
-        shard = next(name for name in names if not name.with_suffix(".json").exists())
+        stored = self._stored(checkpoint, side)
+        number = next(self.free_numbers(checkpoint, side)) if number is None else number
+        shard = self.shard_path(checkpoint, side, number)
+        folder = shard.parent
         content = save(encoded(features, self.dtype, shard))
         sidecar: dict[str, Any] = {"ids": list(features.ids), "contents": list(contents), "tau": features.tau.tolist()}
-        if not self._manifest.is_file():
-            write_whole(self._manifest, manifest_text(self.manifest))
+        self._begin()
         refuse_link(folder.parent)
         refuse_link(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(shard, content)
         write_whole(shard.with_suffix(".json"), sidecar_text(sidecar, content, self._owner(shard)))
-        rows.update(_shard_rows(shard, sidecar))
+        stored.rows.update(_shard_rows(shard, sidecar))
+        stored.numbers.add(number)
         return shard
+
+    def _begin(self) -> None:
+        """Write the manifest, if there is none. Of several processes that fill a store, all use the first one's."""
+        if not self._manifest.is_file():
+            text, share = manifest_text(self.manifest), self._share
+            if share.n == 1:
+                write_whole(self._manifest, text)
+            else:
+                write_first(self._manifest, text, f"{share.k + 1}-of-{share.n}")
+        if self._share.n > 1:
+            self._join()
 
     def read(self, checkpoint: str, side: str, ids: Sequence[str]) -> Features:
         """The features of some examples, in the order of `ids`, in memory.
@@ -207,7 +283,7 @@ class Store:
             refuse_other(old, self.manifest, self.path)
             self.manifest = old
         elif self.path.is_dir():
-            others = [p.name for p in self.path.iterdir() if p.name not in OURS]
+            others = [p.name for p in self.path.iterdir() if p.name not in OURS and not OF_PARTS.fullmatch(p.name)]
             if others:
                 raise StoreError(
                     f"{self.path} is not a store and not empty (it holds {min(others)!r}); give a new folder"

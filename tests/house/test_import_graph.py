@@ -38,7 +38,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("guard",),
         ("find",),
         ("follow",),
-        ("model", "weights"),
+        ("model", "weights", "ranks"),
         ("coverage_table",),
         ("featurizer",),
         ("exact",),

@@ -55,7 +55,7 @@ def test_a_bit_flipped_anywhere_in_a_manifest_or_beside_a_shard_is_noticed(fille
     shard = shards(filled.store)[1]
     checkpoint, side = shard.relative_to(filled.store).parts[:2]
     for _ in flipped(shard.with_suffix(".json")):
-        store._rows.clear()
+        store._shards.clear()
         with pytest.raises(StoreError, match=r"shard-0000.\.json was truncated or altered; delete it"):
             store.rows(checkpoint, side)
     for _ in flipped(shard, every=61):
