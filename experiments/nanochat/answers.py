@@ -75,8 +75,8 @@ def answered(
         rows = make_batch([render(c, tokenizer, sys.maxsize) for c in some], everything=False)
         with torch.no_grad():
             right = written(model({**rows, "tau": torch.full((len(some),), tau)}), rows)
-        rest = np.flatnonzero(~right)
-        if len(rest):
+        rest = np.flatnonzero(~right).tolist()
+        if rest:
             most = 2 + max(len(tokenizer.encode(c.assistant)) for c in some)
             prompts = [prompt(some[j].user, tokenizer) for j in rest]
             said = speak(model, prompts, tau, most, tokenizer.mark["assistant end"])

@@ -111,18 +111,16 @@ def _asked(folder: Path, chat: Chat, settings: Settings, say: Say) -> dict[str, 
         tell = telling(say, f"{of.stage}: {name}")
         return kept(where / f"{name}.json", made_of(of, points[of.stage]), lambda: make(where / "store" / name, tell))
 
-    tables = {
-        name: asked(
-            folder / name, "sources", settings.at_stage(name),
-            lambda store, tell, name=name: sources_by_steps(  # type: ignore[misc]
-                chat, settings.at_stage(name), points[name], store, tell
-            ),
-        )
-        for name in STAGES
-    }  # fmt: skip
+    def table(name: str) -> Any:
+        mine = settings.at_stage(name)
+        return asked(
+            folder / name, "sources", mine,
+            lambda store, tell: sources_by_steps(chat, mine, points[name], store, tell),
+        )  # fmt: skip
+
     end, before = points[last][-1], points[STAGES[0]][-1]
     return {
-        "sources": tables,
+        "sources": {name: table(name) for name in STAGES},
         "swap": asked(place, "swap", stage, lambda store, tell: swap(chat, stage, end, store, tell)),
         "preferences": asked(
             place, "preferences", stage,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -103,6 +104,18 @@ def test_a_finished_run_is_read_and_not_done_again(run, monkeypatch):
         monkeypatch.setattr(f"sdi.experiments.nanochat.experiment.{name}", None)
     monkeypatch.setattr(Trainer, "step", None)
     assert run_experiment(folder, SMOKE, [0], command="the command") == summary
+
+
+def test_only_what_is_missing_is_done_again_and_comes_out_the_same(run, tmp_path, monkeypatch):
+    folder, summary, _ = run
+    shutil.copytree(folder, tmp_path / "run")
+    (tmp_path / "run" / "seed-0" / "tuned" / "swap.json").unlink()
+    for name in ("analyse", "sources_by_steps", "preferences", "rewards"):
+        monkeypatch.setattr(f"sdi.experiments.nanochat.experiment.{name}", None)
+    again = run_experiment(tmp_path / "run", SMOKE, [0])["seeds"]["0"]
+    before = summary["seeds"]["0"]
+    assert again["swap"].pop("seconds") != before["swap"]["seconds"]
+    assert again["swap"] == {key: value for key, value in before["swap"].items() if key != "seconds"}
 
 
 def test_the_control_takes_the_same_number_of_loop_steps_in_every_batch(tmp_path):

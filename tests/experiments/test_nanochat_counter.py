@@ -112,7 +112,7 @@ def test_the_spectral_norm_of_a_planted_map_is_found():
 def test_norms_of_steps_and_gradients_are_those_of_dense_jacobians():
     model, tokens, tau = tiny(), [1, 4, 2, 7], 3
     row = Rendered(tokens, [False, True, True, True])
-    norms, _ = step_norms(model, [row], tau, 200, 0)
+    norms, _ = step_norms(model, [row], tau, 40, 0)
     g = gradient_norms(model, [row], tau)[0]
     e = begin(model, torch.tensor([tokens[:-1]])).detach()
     s, dense = e, []
@@ -120,7 +120,7 @@ def test_norms_of_steps_and_gradients_are_those_of_dense_jacobians():
         for _ in range(tau):
             dense.append(torch.autograd.functional.jacobian(lambda x: step(model, e, x), s).reshape(24, 24).numpy())
             s = step(model, e, s).detach()
-    assert norms[0] == pytest.approx([np.linalg.norm(j, 2) for j in dense], rel=1e-4)
+    assert norms[0] == pytest.approx([np.linalg.norm(j, 2) for j in dense], rel=1e-3)
     s = s.requires_grad_()
     logits = model.head(model.norm_out(model.coda(s)))
     logits = model.config.softcap * torch.tanh(logits / model.config.softcap)
@@ -131,7 +131,7 @@ def test_norms_of_steps_and_gradients_are_those_of_dense_jacobians():
         back = j.T @ back
         expected.insert(0, np.linalg.norm(back))
     assert g == pytest.approx(expected, rel=1e-6)
-    told = jacobians(model, [row], [2, 3], 200, 0)
+    told = jacobians(model, [row], [2, 3], 40, 0)
     assert told["curves"]["3"]["spectral"] == pytest.approx([norms[0, 1] * norms[0, 2], norms[0, 2], 1])
     assert told["curves"]["3"]["gradient"] == pytest.approx(g)
     assert told["back"]["3"] == pytest.approx(np.sqrt(g[0] / g[2]))

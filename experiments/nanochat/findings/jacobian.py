@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..corpus import Rendered
 from ..corpus.token_batches import make_batch
-from ..influence import loss
+from ..influence import loss_of
 from ..model import begin, finish, step
 
 Array = np.ndarray
@@ -56,7 +57,7 @@ def step_norms(
                 e = begin(model, torch.tensor([row.tokens[:-1]]))
                 s = e
             for t in range(tau):
-                out[k, t], moved = spectral_norm(lambda x, e=e: step(model, e, x), s, iterations, seed)  # type: ignore[misc]
+                out[k, t], moved = spectral_norm(partial(step, model, e), s, iterations, seed)
                 change = max(change, moved)
                 with torch.no_grad():
                     s = step(model, e, s)
@@ -73,7 +74,7 @@ def gradient_norms(model: Any, rows: Sequence[Rendered], tau: int) -> Float[Arra
         for _ in range(tau):
             s = step(model, e, s)
             states.append(s)
-        value = loss(lambda _, s=s: finish(model, s), batch)  # type: ignore[misc]
+        value = loss_of(finish(model, s), batch)
         out[k] = [float(g.norm()) for g in torch.autograd.grad(value.sum(), states)]
     return out
 

@@ -26,7 +26,7 @@ from sdi.inputs.checkpoints import find_checkpoints
 from ...base import wilson
 from ..answers import written
 from ..chat import Chat
-from ..influence import Tell, influence, loss
+from ..influence import Tell, influence, loss_of
 from ..model import FromState, begin, model_with, step
 from ..settings import Settings
 from .growth import resampled, spread_over_steps
@@ -106,7 +106,7 @@ def _measure(model: Any, batches: Sequence[dict[str, Any]]) -> tuple[Array, Arra
         for batch in batches:
             logits = model(batch)
             right.append(written(logits, batch))
-            losses.append(loss(lambda _, logits=logits: logits, batch).double().numpy())  # type: ignore[misc]
+            losses.append(loss_of(logits, batch).double().numpy())
     return np.concatenate(right), np.concatenate(losses)
 
 
