@@ -40,7 +40,7 @@ def wrong_answer(conversation: Conversation, rng: np.random.Generator) -> Conver
 
     >>> one = Conversation("problems", "", "", "3 + 4 = 7. 7 - 2 = 5. #### 5")
     >>> wrong_answer(one, np.random.default_rng(1)).assistant
-    '3 + 4 = 7. 7 - 2 = 7. #### 7'
+    '3 + 4 = 7. 7 - 2 = 4. #### 4'
     """
     (a, sign, b, first), (_, then, c, second) = re.findall(r"(\d+) ([+-]) (\d+) = (\d+)", conversation.assistant)
     while True:
