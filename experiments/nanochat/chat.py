@@ -26,6 +26,10 @@ class Chat(NamedTuple):
         chosen = [self.rows[sources[int(a * len(sources))]] for a, _ in part]
         return make_batch([rows[int(b * len(rows))] for rows, (_, b) in zip(chosen, part, strict=True)], everything)
 
+    def rendered(self, conversation: Conversation) -> Rendered:
+        """A conversation as tokens and mask."""
+        return render(conversation, self.tokenizer, self.settings.length)
+
     def batches(self, conversations: list[Conversation], everything: bool) -> list[dict[str, Any]]:
         """Conversations as batches for `sdi.attribute`."""
         return make_batches(conversations, self.tokenizer, self.settings.length, everything)

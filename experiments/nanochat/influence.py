@@ -1,4 +1,4 @@
-"""profiles_at: what one source's training conversations do to each loop step of its held-out ones, at one horizon."""
+"""influence: what conversations do to each loop step of others; profiles_at: one source on its held-out ones."""
 
 from __future__ import annotations
 
@@ -10,17 +10,55 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.backends import room
+from sdi.loop import Loop
 from sdi.run.attribute import attribute
 
 from .chat import Chat
 
 Array = np.ndarray
 Tell = Callable[[Any], None]
+Batches = Sequence[dict[str, Any]]
 
 
 def loss(model: Any, batch: Any) -> Any:
     """Mean cross-entropy of a conversation's counted tokens, one value per conversation."""
     return room("fast").token_cross_entropy(model, batch)
+
+
+def loss_of(logits: Any, batch: Any) -> Any:
+    """The same loss where the logits are known."""
+    return loss(lambda same: logits, batch)
+
+
+def influence(
+    model: Any,
+    loop: Loop,
+    checkpoints: Sequence[Path],
+    train: Batches,
+    query: Batches,
+    store: Path,
+    m: int,
+    tell: Tell = lambda progress: None,
+    of: Callable[[Any, Any], Any] = loss,
+) -> Float[Array, "n q tau"]:
+    """SDI of every training example on every step of every query, summed over checkpoints with their rates.
+
+    model, loop: as for `sdi.attribute`. checkpoints: files. train, query: batches with ids; rows and columns are in
+    their order. store: a folder for features. m: of the sketch. tell: called after every batch. of: the loss, one value
+    per example.
+    """
+    found = attribute(
+        model, loss=of, loop=loop, checkpoints=checkpoints, train=train, query=query, store=store, progress=tell, m=m,
+        spread=False,
+    )  # fmt: skip
+    rows, columns = (_places(found.labels[side], some) for side, some in (("train", train), ("query", query)))
+    return found.sdi_values[rows][:, columns].astype(np.float64)
+
+
+def _places(labels: Sequence[Any], batches: Batches) -> list[int]:
+    """Where the examples of batches stand among labels."""
+    at = {name: k for k, name in enumerate(labels)}
+    return [at[name] for batch in batches for name in batch["id"]]
 
 
 def profiles_at(
@@ -43,8 +81,5 @@ def profiles_at(
     config = s.model_config(tau, truncated)
     train = chat.batches(list(chat.corpus.train[s.source][: s.sample]), everything)
     query = chat.batches(list(chat.corpus.test[s.source][: s.queries]), everything=False)
-    found = attribute(
-        room("fast").LoopedTransformer(config), loss=loss, loop=config.loop(), checkpoints=checkpoints, train=train,
-        query=query, store=store, progress=tell, m=s.m, spread=False,
-    )  # fmt: skip
-    return found.sdi_values.sum(axis=0, dtype=np.float64)
+    model = room("fast").LoopedTransformer(config)
+    return influence(model, config.loop(), checkpoints, train, query, store, s.m, tell).sum(axis=0)

@@ -1,7 +1,8 @@
 """train: a recursive chat model in two stages; a killed run goes on where it was.
 
 - mid: the loss is taken on all tokens; tuned: it begins with mid's last weights, the loss is the assistant's tokens'.
-- The number of loop steps is drawn anew for a batch, Poisson log-normal; gradients go through the last `bptt` steps.
+- The number of loop steps is drawn anew for a batch, Poisson log-normal, or always `fixed`; gradients go through the
+  last `bptt` steps.
 - Weights are averaged over the last updates; the average is what is tested and what the last checkpoint holds.
 """
 
@@ -60,7 +61,7 @@ class Trainer(base.Trainer[Settings, Progress]):
         """One batch, one update."""
         s, at = self.settings, self.at
         batch = self.chat.draw(self.rng, everything=s.stage == "mid")
-        loops = base.draw_loops(self.rng, s.loops, s.spread, s.most_loops)
+        loops = s.fixed or base.draw_loops(self.rng, s.loops, s.spread, s.most_loops)
         batch["tau"] = torch.full((s.batch,), loops)
         self.optimiser.zero_grad()
         loss = room("fast").token_cross_entropy(self.model, batch).mean()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +16,14 @@ from sdi.cli import app
 from sdi.errors import StoreError
 from sdi.experiments.base import checkpoints_in
 from sdi.experiments.nanochat import CONFIGS, prepare, run_experiment, train
-from sdi.experiments.nanochat.answers import answered, chance, greedy
+from sdi.experiments.nanochat.answers import answered, chance, speak
+from sdi.experiments.nanochat.corpus import SOURCES
 from sdi.experiments.nanochat.corpus.token_batches import make_batch, prompt
-from sdi.experiments.nanochat.influence import profiles_at
+from sdi.experiments.nanochat.influence import influence, profiles_at
 from sdi.experiments.nanochat.model import fresh_model
 from sdi.experiments.nanochat.report import report
 from sdi.experiments.nanochat.training import Trainer
+from sdi.fast import LoopedTransformer
 from sdi.inputs.checkpoints import find_checkpoints
 
 pytestmark = pytest.mark.slow
@@ -39,34 +42,113 @@ def test_the_smoke_run_leaves_a_summary_with_every_part(run):
     folder, summary, said = run
     assert summary == json.loads((folder / "summary.json").read_text())
     seed = summary["seeds"]["0"]
-    for name in ("mid", "tuned", "untrained"):
+    for name in ("mid", "tuned", "fixed", "untrained"):
         assert list(seed[name]["horizons"]) == ["2", "6"]
         for tau, found in seed[name]["horizons"].items():
             for way in ("whole", "truncated"):
                 assert len(found[way]["share"]) == int(tau)
                 assert found[way]["cumulative"][-1] == pytest.approx(1)
+            assert set(found["told"]) == {"spectral", "gradient"}
         assert set(seed[name]["accuracy"]) == {"2", "6"}
+        assert len(seed[name]["probe"]["by step"]) == len(seed[name]["jacobian"]["norm"]) == 6
         six = seed[name]["horizons"]["6"]
         assert six["truncated"]["share"][:2] == [0, 0]
         assert 0 not in six["whole"]["share"] + six["truncated"]["share"][2:]
         assert seed[name]["horizons"]["2"]["whole"] == seed[name]["horizons"]["2"]["truncated"]
-    assert seed["mid"]["training"]["steps"] == SMOKE.updates
-    assert seed["tuned"]["training"]["steps"] == SMOKE.tuning_updates
-    assert not list(folder.glob("*/*/store"))
+    for name, training in (("mid", "training"), ("fixed", "training of mid")):
+        assert seed[name][training]["steps"] == SMOKE.updates
+    for name in ("tuned", "fixed"):
+        assert seed[name]["training"]["steps"] == SMOKE.tuning_updates
+    assert list(seed["sources"]["mid"]["table"]) == list(SOURCES)
+    assert len(seed["sources"]["tuned"]["table"]["text"]["letters"]["steps"]) == 6
+    assert list(seed["swap"]["swaps"]) == ["own, 1", "own, 3", "other, 1", "other, 3"]
+    assert seed["swap"]["swaps"]["own, 3"]["influence"] == {"value": 1, "low": 1, "high": 1}
+    assert seed["swap"]["swaps"]["own, 1"]["influence"]["value"] != 1
+    assert len(seed["preferences"]["profile"]["share"]) == 6
+    assert seed["rewards"]["used"] == {"train": [0, 8], "test": [0, 4]}  # it has learnt nothing, and is never right
+    assert not list(folder.rglob("store"))
     assert any(line.startswith("tuned: influence, truncated-6: checkpoint 2 of 2") for line in said)
+    assert any(line.startswith("tuned: preferences: checkpoint 2 of 2") for line in said)
+    assert any(line.startswith("fixed, mid: answers") for line in said)
+
+
+def test_the_page_says_what_the_summary_holds(run):
+    folder, summary, _ = run
     page = (folder / "README.md").read_text()
+    assert page == report(summary)
     for block in re.findall(r"(?:^\|.*\n)+", page, flags=re.M):
         assert len({line.count("|") for line in block.splitlines()}) == 1
-    changed = json.loads(json.dumps(summary))
-    changed["seeds"]["0"]["tuned"]["horizons"]["6"]["growth"]["rho"] = 123.0
-    assert "123.000 [" in report(changed)
-    assert "123.000 [" not in page
+    for name in re.findall(r"\]\((.*?)\)", page):
+        assert (folder / name).stat().st_size > 1000
+    planted = {
+        "123.000 [": lambda x: x["tuned"]["horizons"]["6"]["growth"].update(rho=123.0),
+        "12345.0% [": lambda x: x["fixed"]["probe"]["index"].update(share=123.45),
+        "0.987 [": lambda x: x["swap"]["swaps"]["other, 1"]["loss, more than own"].update(value=0.987),
+        "654% of the held-out pairs": lambda x: x["preferences"].update(preferred=6.54),
+        "3 of 8 and 0 of 4 have a gradient": lambda x: x["rewards"]["used"].update(train=[3, 8]),
+        "| problems | text | 100 [": lambda x: x["sources"]["mid"]["table"]["problems"]["text"].update(
+            sum={"value": 1e9, "low": 0, "high": 2e9}, steps=[{"value": 1e9, "low": 0, "high": 0}] * 6
+        ),
+        "Not reproduced: ": lambda x: x["tuned"]["alignment"].update(low=-1.0),
+    }
+    for words, change in planted.items():
+        changed = json.loads(json.dumps(summary))
+        change(changed["seeds"]["0"])
+        assert words in report(changed), words
+    assert not any(words in page for words in list(planted)[:-1])
 
 
 def test_a_finished_run_is_read_and_not_done_again(run, monkeypatch):
     folder, summary, _ = run
-    monkeypatch.setattr("sdi.experiments.nanochat.experiment.analyse", None)
+    for name in ("analyse", "sources_by_steps", "swap", "preferences", "rewards"):
+        monkeypatch.setattr(f"sdi.experiments.nanochat.experiment.{name}", None)
+    monkeypatch.setattr(Trainer, "step", None)
     assert run_experiment(folder, SMOKE, [0], command="the command") == summary
+
+
+def test_only_what_is_missing_is_done_again_and_comes_out_the_same(run, tmp_path, monkeypatch):
+    folder, summary, _ = run
+    shutil.copytree(folder, tmp_path / "run")
+    (tmp_path / "run" / "seed-0" / "tuned" / "swap.json").unlink()
+    for name in ("analyse", "sources_by_steps", "preferences", "rewards"):
+        monkeypatch.setattr(f"sdi.experiments.nanochat.experiment.{name}", None)
+    again = run_experiment(tmp_path / "run", SMOKE, [0])["seeds"]["0"]
+    before = summary["seeds"]["0"]
+    assert again["swap"].pop("seconds") != before["swap"]["seconds"]
+    assert again["swap"] == {key: value for key, value in before["swap"].items() if key != "seconds"}
+
+
+def test_the_control_takes_the_same_number_of_loop_steps_in_every_batch(tmp_path):
+    chat = prepare(TINY, tmp_path)
+    seen = {}
+    for name, settings in (("drawn", TINY), ("fixed", TINY.control)):
+        trainer, taus = Trainer(tmp_path, settings, chat), []
+        trainer.model.register_forward_pre_hook(
+            lambda model, args, taus=taus: taus.append(set(args[0]["tau"].tolist()))
+        )
+        for _ in range(6):
+            trainer.step()
+        seen[name] = taus
+    assert seen["fixed"] == [{5}] * 6
+    assert len({tuple(tau) for tau in seen["drawn"]}) > 1
+
+
+def test_influence_is_in_the_order_of_the_batches(run, tmp_path):
+    """Rows and columns turned round in the batches are turned round in the answer, whatever their ids."""
+    folder, *_ = run
+    chat = prepare(SMOKE, folder / "seed-0")
+    config, points = SMOKE.model_config(2), checkpoints_in(folder / "seed-0" / "mid")[-1:]
+    model, train, query = LoopedTransformer(config), chat.corpus.train["problems"][:3], chat.corpus.test["text"][:2]
+    one, two = (
+        influence(
+            model, config.loop(), points, chat.batches(list(train[::way]), True),
+            chat.batches(list(query[::way]), False), tmp_path, SMOKE.m,
+        )
+        for way in (1, -1)
+    )  # fmt: skip
+    assert one.shape == (3, 2, 2)
+    assert np.array_equal(one, two[::-1, ::-1])
+    assert len(np.unique(one)) == 12
 
 
 def test_fine_tuning_begins_where_mid_training_ended_and_counts_answers_only(run, tmp_path):
@@ -111,7 +193,7 @@ def test_greedy_decoding_says_what_each_prompt_alone_would_make_the_model_say(tm
     model = fresh_model(replace(TINY, scale=0.4))
     some = chat.corpus.test["problems"][:2] + chat.corpus.test["spelling"][:1]
     prompts = [prompt(c.user, chat.tokenizer) for c in some]
-    together = greedy(model, prompts, tau=3, most=4, end=-1)
+    together = speak(model, prompts, tau=3, most=4, end=-1)
     for p, said in zip(prompts, together, strict=True):
         tokens = list(p)
         with torch.no_grad():
@@ -119,7 +201,7 @@ def test_greedy_decoding_says_what_each_prompt_alone_would_make_the_model_say(tm
                 logits = model({"tokens": torch.tensor([tokens]), "tau": torch.tensor([3])})
                 tokens.append(int(logits[0, -1].argmax()))
         assert tokens[len(p) :] == said
-    ended = greedy(model, prompts[:1], tau=3, most=4, end=together[0][2])[0]
+    ended = speak(model, prompts[:1], tau=3, most=4, end=together[0][2])[0]
     assert ended == together[0][: together[0].index(together[0][2])]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sdi.experiments.nanochat.growth import align, fit_growth, resampled, spread_over_steps
+from sdi.experiments.nanochat.findings.growth import align, fit_growth, resampled, spread_over_steps
 
 T = np.arange(1, 9)
 CURVES = {"geometric": 1.7**T, "linear": 5 + 2.0 * T, "saturating": 3 * (1 - np.exp(-T / 2.5))}

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from sdi.experiments.nanochat import CONFIGS
+from sdi.experiments.nanochat.findings.probe import probe, read, states
 from sdi.experiments.nanochat.model import fresh_model
-from sdi.experiments.nanochat.probe import probe, read, states
 
 
 def planted(n=120, tau=6, d=24, seed=0, size=3.0):
@@ -21,22 +21,25 @@ def planted(n=120, tau=6, d=24, seed=0, size=3.0):
 
 def test_a_planted_counter_is_read_and_noise_is_not():
     """Of 360 and 180 held-out states; chance 1/6, standard errors 0.02 and 0.03."""
-    found = probe(planted(), seed=0)
-    assert found["index"] > 0.95
+    found = probe(planted(), 100, seed=0)
+    assert found["index"]["low"] > 0.95
     assert found["index, chance"] == 1 / 6
-    noise = probe(planted(n=60, d=150, size=0.0), seed=0)  # so wide that states which were fitted would be known again
-    assert abs(noise["index"] - 1 / 6) < 0.1
-    assert noise["to go"] < 0.05
+    assert np.mean(found["by step"]) == pytest.approx(found["index"]["share"])
+    noise = probe(
+        planted(n=60, d=150, size=0.0), 100, seed=0
+    )  # so wide that states which were fitted would be known again
+    assert noise["index"]["low"] < 1 / 6 < noise["index"]["high"] < 0.27
+    assert noise["to go"]["high"] < 0.05
 
 
 def test_steps_to_go_are_read_as_well_as_by_one_who_knows_the_index_and_no_better():
     """Left of a horizon that is uniform from step t to 6, the index explains the variance of its means: by hand."""
-    found = probe(planted(n=800), seed=1)
+    found = probe(planted(n=800), 100, seed=1)
     k = np.arange(1, 7)  # horizons possible
     within, between = ((k**2 - 1) / 12).mean(), ((k - 1) / 2).var()
     best = between / (within + between)
-    assert abs(found["to go, of one who knows the index"] - best) < 0.04
-    assert best - 0.08 < found["to go"] < best + 0.04
+    assert abs(found["to go, of one who knows the index"]["share"] - best) < 0.04
+    assert best - 0.08 < found["to go"]["share"] < best + 0.04
 
 
 def test_a_line_is_read_with_its_constant():

@@ -73,13 +73,30 @@ def fit_growth(profiles: Float[Array, "q tau"], draws: int, seed: int) -> Number
 def _fits(y: Float[Array, "k tau"]) -> tuple[Float[Array, "k"], Float[Array, "k 3"]]:
     """rho of each row, and the share of squares that geometric, linear and saturating curves leave."""
     t = np.arange(1, y.shape[1] + 1)
-    whole = (y**2).sum(axis=1)
+    whole = np.maximum((y**2).sum(axis=1), np.finfo(float).tiny)
     of_rho = _best(y, np.exp(LOG_RHO[:, None] * (t - t.mean())))
     of_c = _best(y, 1 - np.exp(-t / SATURATION[:, None]))
     basis = np.linalg.qr(np.stack([np.ones(len(t)), t], axis=1))[0]
     linear = ((y @ basis) ** 2).sum(axis=1)
     explained = np.stack([of_rho[1], linear, of_c[1]], axis=1)
     return np.exp(LOG_RHO[of_rho[0]]), 1 - explained / whole[:, None]
+
+
+def left_by(profiles: Float[Array, "q tau"], curve: Float[Array, "tau"], draws: int, seed: int) -> Numbers:
+    """The share of squares of the mean profile that a given curve leaves, scaled freely, with its interval.
+
+    A curve with one parameter, its scale: it is told beforehand, by something else than the profile.
+    """
+    mean = profiles.mean(axis=0)
+    if not mean.any() or not np.any(curve):
+        return {"share": None, "low": None, "high": None}
+    unit = np.asarray(curve) / np.linalg.norm(curve)
+
+    def left(y: Float[Array, "k tau"]) -> Float[Array, "k"]:
+        return np.asarray(1 - (y @ unit) ** 2 / (y**2).sum(axis=1))
+
+    low, high = np.percentile(left(resampled(profiles, draws, seed)), [2.5, 97.5]).tolist()
+    return {"share": float(left(mean[None])[0]), "low": low, "high": high}
 
 
 def _best(y: Float[Array, "k tau"], curves: Float[Array, "c tau"]) -> tuple[Array, Float[Array, "k"]]:

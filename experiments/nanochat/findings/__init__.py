@@ -1,0 +1,1 @@
+"""What is said of a chat model: growth, probes, swaps, Jacobians, sources by steps, preferences and rewards."""
