@@ -51,6 +51,9 @@ def _tries(subject: Subject) -> Iterator[Try]:
                 yield f"apply of {name} gives {got.dtype}", at(sketch, x=x)
                 continue
             yield _far(got, wanted, np.abs(x).sum(), tolerance, f"apply of {name}"), at(sketch, x=x)
+            turned = sketch.apply(x.astype(np.dtype(name).newbyteorder()))  # as files of other machines have it
+            words = f"apply of {name} in the other byte order"
+            yield _far(turned, wanted, np.abs(x).sum(), tolerance, words), at(sketch, x=x)
         for size in MAGNITUDES:
             y = ((rng.standard_normal(sketch.shape) + 1e-4) * size).astype(np.float32)
             wanted = sketch.apply(y.astype(np.float64))

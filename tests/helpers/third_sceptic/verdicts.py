@@ -176,7 +176,7 @@ NOT_JUDGED: tuple[str, ...] = (
 MENDED: dict[str, str] = {
     "FirstNumberOnly": "names",
     "BytesStayBytes": "dtypes",
-    "LittleEndianOnly": "layout",
+    "LittleEndianOnly": "dtypes",
     "OuterRemembersV": "repeatable",
     "DenseOfAnother": "linear",
     "DenseAbsolute": "linear",
