@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch.distributed as dist
 
-from sdi.store.share import Share
+from sdi.store.share import TORCHRUN, Share
 
 T = TypeVar("T")
 MEET = timedelta(minutes=10)  # how much later than the first the last rank may begin
@@ -100,7 +100,7 @@ def torchrun_job() -> Iterator[Share]:
 
     Yields this process's share: alone where there is no job. An error is printed with its rank.
     """
-    begins = not dist.is_initialized() and "TORCHELASTIC_RUN_ID" in os.environ
+    begins = not dist.is_initialized() and TORCHRUN in os.environ
     if begins:
         dist.init_process_group("gloo")
     share = joined()

@@ -231,8 +231,8 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _number(self, storage: torch.UntypedStorage) -> int:
         """A storage's number. What is known of it is forgotten when it dies: another may then get the number.
 
-        PyTorch's own weak reference would keep the number, but a piece of memory between large ones with it: on the
-        GPT of the benchmarks a third more page faults, and 3% of a pass.
+        PyTorch's own weak reference would keep the number, but with it a piece of memory between large ones, which then
+        are not one when they are free: more page faults (docs/results/scalability, what the audit adds).
         """
         number = storage._cdata
         if number not in self._alive:

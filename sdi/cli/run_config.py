@@ -28,11 +28,10 @@ from sdi.run.choose_m import ChosenM
 from sdi.run.progress_bar import count_batches, run_bar
 from sdi.run.run_record import read_record
 from sdi.run.runs import Run, check_filled, open_stores
-from sdi.store.share import Share
+from sdi.store.share import TORCHRUN, Share
 from sdi.store.store import Store
 
 LISTED = 20  # queries that are named where one is asked for
-TORCHRUN = "TORCHELASTIC_RUN_ID"  # in the environment of the processes that torchrun starts
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 T = TypeVar("T")
+TORCHRUN = "TORCHELASTIC_RUN_ID"  # in the environment of the processes that torchrun starts
 
 
 @dataclass(frozen=True)
