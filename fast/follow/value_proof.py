@@ -9,7 +9,7 @@ proven is only in doubt: the audit then asks by values. Sizes that Python reads 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -138,19 +138,19 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _follow(self, kind: _Kind, args: Any, kwargs: Any, out: Any) -> None:
-        tensors: list[Tensor] = []
-        for arg in (*args, *kwargs.values()) if kwargs else args:
-            if isinstance(arg, Tensor):
-                tensors.append(arg)
-            elif isinstance(arg, (list, tuple)):
-                tensors += [x for x in arg if isinstance(x, Tensor)]
-        given = [x.untyped_storage()._cdata for x in tensors]
-        if not self._parameters.keys().isdisjoint(given):
-            self.uses.update(self._parameters[storage] for storage in given if storage in self._parameters)
-        marks = [self._marks.get(storage) for storage in given]
-        outs = [out] if isinstance(out, Tensor) else []
-        if isinstance(out, (list, tuple)):
-            outs = [y for y in out if isinstance(y, Tensor)]
+        """Mark what an operation has made. Plain loops: this runs at every operation, and a generator costs as much."""
+        tensors = _tensors_in((*args, *kwargs.values()) if kwargs else args)
+        given, marks, follows, equal = [], [], False, True
+        for x in tensors:
+            storage = x.untyped_storage()._cdata
+            mark = self._marks.get(storage)
+            given.append(storage)
+            marks.append(mark)
+            follows |= mark is not None and mark is not EQUAL
+            equal &= mark is EQUAL
+            if storage in self._parameters:
+                self.uses[self._parameters[storage]] += 1
+        outs = [out] if isinstance(out, Tensor) else _tensors_in(out) if isinstance(out, (list, tuple)) else []
         if self._in_call:
             for y in outs:
                 self._inner.add(self._number(y.untyped_storage()))
@@ -158,18 +158,18 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.leaked |= not self._inner.isdisjoint(given)
         if kind.uniform and (len(tensors) < 2 or marks[1] in (None, EQUAL)):
             self._set(kind, outs, [EQUAL] * len(outs))
-        elif not any(marks):
-            return
-        elif all(mark is None or mark is EQUAL for mark in marks):
-            equal = kind.keeps_equal and all(mark is EQUAL for mark in marks)
-            self._set(kind, outs, [EQUAL if equal else None] * len(outs))
-        else:
-            self.dtypes.update(y.dtype for y in outs)
+        elif follows:
+            for y in outs:
+                self.dtypes.add(y.dtype)
             by_mask = kind.indexes and any(x.dtype in MASKS for x in tensors[1:])
             self.escaped |= kind.escapes or not outs or by_mask
-            if not kind.writes and any(y.untyped_storage()._cdata in given for y in outs):
-                return  # what shares a storage with an argument is a view of it
+            if not kind.writes:
+                for y in outs:
+                    if y.untyped_storage()._cdata in given:
+                        return  # what shares a storage with an argument is a view of it
             self._set(kind, outs, self._marks_of(kind, args, kwargs, tensors, marks, outs))
+        elif EQUAL in marks:
+            self._set(kind, outs, [EQUAL if equal and kind.keeps_equal else None] * len(outs))
 
     def _marks_of(
         self, kind: _Kind, args: Any, kwargs: Any, tensors: list[Tensor], marks: list[Mark], outs: list[Tensor]
@@ -177,13 +177,18 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Of the outputs, each as if it filled its storage."""
         if kind.rule is None or MIXED in marks:
             return [MIXED] * len(outs)
-        counts = [self._counts(x) for x in tensors[1:]] if kind.indexes else ()
-        layouts = [(x.shape, x.stride(), x.storage_offset(), x.dtype) for x in tensors]
-        key = kind, *layouts, *marks, *counts, _plain(args), _plain(kwargs.items()) if kwargs else ()
-        known = self._known.get(key)
+        key: list[Any] = [kind, *marks]
+        for x in tensors:
+            key += x.shape, x.stride(), x.storage_offset(), x.dtype
+        if kind.indexes:
+            key += [self._counts(x) for x in tensors[1:]]
+        _add_plain(key, args)
+        if kwargs:
+            _add_plain(key, kwargs.items())
+        known = self._known.get(found := tuple(key))
         if known is None:
             answers = self._answers(kind, args, kwargs, outs)
-            known = self._known[key] = [self._tag(y, answer) for y, answer in zip(outs, answers, strict=True)]
+            known = self._known[found] = [self._tag(y, answer) for y, answer in zip(outs, answers, strict=True)]
         return known
 
     def _answers(self, kind: _Kind, args: Any, kwargs: Any, outs: list[Tensor]) -> list[Answer]:
@@ -320,6 +325,22 @@ KINDS: dict[int, _Kind] = {}
 NO_SCHEMA = SimpleNamespace(name="", returns=(), arguments=())  # operations that take functions
 
 
-def _plain(args: Any) -> Any:
-    """Arguments as a key, without their tensors."""
-    return tuple(_plain(x) if isinstance(x, (list, tuple)) else x if isinstance(x, SCALARS) else type(x) for x in args)
+def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
+    """Of arguments or results, and of lists among them."""
+    found: list[Tensor] = []
+    for x in values:
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif isinstance(x, (list, tuple)):
+            found += [y for y in x if isinstance(y, Tensor)]
+    return found
+
+
+def _add_plain(key: list[Any], args: Iterable[Any]) -> None:
+    """Add arguments to a key: what they are, and of tensors and unknown ones their type."""
+    for x in args:
+        if isinstance(x, (list, tuple)):
+            key.append(len(x))
+            _add_plain(key, x)
+        else:
+            key.append(x if isinstance(x, SCALARS) else type(x))
