@@ -45,7 +45,8 @@ EXTRAS = (
     "style at times",
     "side at times",
 )
-BY_NAME = ("first state", "gate", "step embedding")  # parameters that the forward that holds the loop uses by name
+PER_STEP = ("gate", "step embedding", "row first")
+BY_NAME = ("first state", *PER_STEP)  # parameters that the forward that holds the loop uses by name
 STEPS = ("core", "tick", "norm", "join")
 NOT_TOGETHER = (
     {"checkpoint", "reentrant checkpoint"},
@@ -62,7 +63,7 @@ NOT_TOGETHER = (
     {"halting", "tau"},
     {"halting", "keywords"},
     {"one module twice", "part of the body"},
-    *({name, other} for name in ("gate", "step embedding") for other in ("halting", "tau")),  # steps end earlier alone
+    *({name, other} for name in PER_STEP for other in ("halting", "tau")),  # steps end earlier alone
 )
 RARE = {"called and functional": 0.1, "slope": 0.3, "shared array": 0.3}  # drawn so much less often than others
 MIXED = 0.15  # the share of models that mix examples

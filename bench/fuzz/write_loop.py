@@ -28,6 +28,8 @@ def write_loop(one: Description) -> list[str]:
         before = ["on = torch.ones(len(h), dtype=torch.bool)"]
         inside = ["if not on.any():", "    break", *inside]
         start = "h[on]"
+    if "row first" in one.extras:
+        inside.append("row = self.gates[t]")
     if one.step == "tick":
         inside.append("self.tick(h)")
     if one.step == "norm":
@@ -57,6 +59,8 @@ def write_loop(one: Description) -> list[str]:
         inside.append(inside[-1])
     if "gate" in one.extras:
         inside.append("h = h * torch.sigmoid(self.gate)")
+    if "row first" in one.extras:
+        inside.append("h = torch.sigmoid(row) * h")
     if "step embedding" in one.extras:
         inside.append("h = h + self.embedding[t]")
     if "halting" in one.extras:

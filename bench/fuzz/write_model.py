@@ -24,6 +24,7 @@ BY_NAME = {  # parameters of the model itself, in the body
     "first state": "first = nn.Parameter(torch.empty(D))",
     "gate": "gate = nn.Parameter(torch.empty(D))",
     "step embedding": "embedding = nn.Parameter(torch.empty(TAU + 3, D))",  # some ways to mix take more steps
+    "row first": "gates = nn.Parameter(torch.empty(TAU + 3, D))",
 }
 LOSSES = {
     "square": "losses = (y - batch['y']).square().flatten(1).mean(1)",

@@ -2,7 +2,8 @@
 
 No module's call could be run again for them alone. While the loss is computed, every operation that takes such a
 parameter is given a copy of it that belongs to the step it runs in, or to none, so a use counts for the step in which
-it is made. In the backward pass, per-example gradients are taken where a value that all examples share first meets the
+it is made. A row that is taken by number, `self.gates[t]`, is as good as the parameter: what takes the row is the use.
+In the backward pass, per-example gradients are taken where a value that all examples share first meets the
 examples (`row_proof` says where that is), and pulled back from there to the copies. Their sum is compared with the
 gradient that autograd has for each copy. What is not proven is taken by one backward pass for each example.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from numbers import Integral
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
@@ -30,6 +32,9 @@ from .row_rules import SHARED, UNKNOWN, Shape, kind_of, locate
 
 FROM_EDGES = tuple(int(k) for k in torch.__version__.split(".")[:2]) >= (2, 6)  # a backward pass may begin at an edge
 Use = tuple[str, Slot]
+Moment = tuple[Slot, int]  # the step that is going on, and how many have begun
+Index = int | tuple[int, ...]
+UNBIND = (Tensor.unbind, torch.unbind)  # by which one iterates, too
 
 
 class Pass(Protocol):
@@ -43,9 +48,20 @@ class Pass(Protocol):
     def counting(self) -> bool: ...
     @property
     def in_unit(self) -> bool: ...
-    def count_calls(self, names: Sequence[str]) -> None: ...
+    @property
+    def moment(self) -> Moment: ...
+    def count_calls(self, names: Sequence[str], moment: Moment | None = None) -> None: ...
     def hook_node(self, node: Any, hook: Any) -> None: ...
     def deliver_whole(self, name: str, slot: Slot, g: Any) -> None: ...
+
+
+class Row(NamedTuple):
+    """A row of a parameter, taken by number before it is used."""
+
+    tensor: Tensor  # kept, so that no other has its id
+    name: str
+    at: Index
+    taken: Moment
 
 
 class NeedsEachAlone(Exception):
@@ -61,6 +77,8 @@ class ByName(TorchFunctionMode):
         self.copies: dict[Use, Tensor] = {}
         self._names = {id(p): name for name, p in parameters.items()}
         self._parameters = parameters
+        self._rows: dict[int, Row] = {}
+        self._counted: set[str] = set()  # parameters that were used, themselves or a row of them
         self._found: dict[int, Tensor] = {}  # of each copy's node, the gradients of every example, (n, ...)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -75,10 +93,31 @@ class ByName(TorchFunctionMode):
                 f"body parameter {used[0]!r} is used within a module that is to be run again, which does not hold it; "
                 "pass it as an argument, or use memory='hooks'"
             )
+        if args and id(args[0]) in self._names and not kwargs and torch.is_grad_enabled():
+            if func is Tensor.__getitem__ and _by_number(args[1]):
+                return self._take(args[0], args[1])
+            if func in UNBIND and args[1:] in ((), (0,)):
+                return tuple(self._take(args[0], k) for k in range(len(args[0])))
         out = func(*self._copied(args), **self._copied(kwargs))
         if any(isinstance(y, Tensor) and y.requires_grad for y in pytree.tree_leaves(out)):
-            self.tracer.count_calls(used)
+            self._count(used)
         return out
+
+    def _count(self, used: Sequence[str]) -> None:
+        self._counted.update(used)
+        self.tracer.count_calls(used)
+
+    def _take(self, parameter: Tensor, at: Index) -> Tensor:
+        """A row. What takes it without an operation of PyTorch's takes that of the step which is going on now."""
+        row: Tensor = self._copy(parameter)[at]
+        self._rows[id(row)] = Row(row, self._names[id(parameter)], at, self.tracer.moment)
+        return row
+
+    def end_forward(self) -> None:
+        """Rows count where they were taken if no operation that takes one was seen (a custom autograd.Function)."""
+        for row in self._rows.values():
+            if row.name not in self._counted:
+                self.tracer.count_calls([row.name], row.taken)
 
     def _makes_numbers(self, func: Any, args: Any, kwargs: Any) -> bool:
         out = func(*args, **kwargs)
@@ -86,19 +125,25 @@ class ByName(TorchFunctionMode):
 
     def passed(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments of a module that is to be run again, with copies in place of the parameters themselves."""
-        self.tracer.count_calls(self._used(args, kwargs))
+        self._count(self._used(args, kwargs))
         return self._copied(args), self._copied(kwargs)
 
     def _used(self, args: Any, kwargs: Any) -> list[str]:
-        return [name for x in _flat(args, kwargs) if (name := self._names.get(id(x))) is not None]
+        return [name for x in _flat(args, kwargs) if (name := self._name_of(x)) is not None]
+
+    def _name_of(self, x: Any) -> str | None:
+        row = self._rows.get(id(x))
+        return self._names.get(id(x)) if row is None else row.name
 
     def _copied(self, given: Any) -> Any:
         return pytree.tree_map(self._copy, given)
 
     def _copy(self, x: Any) -> Any:
-        name = self._names.get(id(x))
+        name, row = self._name_of(x), self._rows.get(id(x))
         if name is None:
             return x
+        if row is not None:
+            return self._copy(self._parameters[name])[row.at]
         use = name, self.tracer.slot
         if use not in self.copies:
             self.copies[use] = self._parameters[name].detach().requires_grad_()
@@ -251,6 +296,12 @@ class ByName(TorchFunctionMode):
     def _add(self, copy: Tensor, G: Tensor) -> None:
         before = self._found.get(id(copy))
         self._found[id(copy)] = G if before is None else before + G
+
+
+def _by_number(index: Any) -> bool:
+    """Whether an index is an integer, or several of them."""
+    numbers = index if isinstance(index, tuple) else (index,)
+    return all(isinstance(k, Integral) and not isinstance(k, bool) for k in numbers)
 
 
 def _flat(args: Any, kwargs: Any) -> Iterator[Any]:

@@ -142,6 +142,8 @@ def _forward_and_back(
     watching = proof.watching() if proof else nullcontext()
     with torch.enable_grad(), tracer.meter.watching(), watching, named or nullcontext():
         losses = loss(model, batch)
+    if named:
+        named.end_forward()
     n, tracer.proof = _examples(losses), None
     if ids and len(ids) != n:
         raise ValueError(

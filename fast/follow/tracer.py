@@ -25,7 +25,7 @@ from ..guard.arena import Arena
 from ..guard.memory import Meter
 from ..sketching.sinks import Sink, Slot
 from .body import Body
-from .by_name import ByName
+from .by_name import ByName, Moment
 from .call import Call
 from .deliver import Delivery
 from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
@@ -212,12 +212,18 @@ class Tracer(Delivery):
         """Whether a unit is being called that will be run again."""
         return self._units > 0
 
-    def count_calls(self, names: Sequence[str]) -> None:
-        """Uses of parameters, by a call or by name, in the step that is going on or outside."""
+    @property
+    def moment(self) -> Moment:
+        """The step that is going on, or None, and how many have begun."""
+        return self.slot, self.steps_seen
+
+    def count_calls(self, names: Sequence[str], moment: Moment | None = None) -> None:
+        """Uses of parameters, by a call or by name, in the step that is going on, or was then, or outside."""
+        slot, begun = moment or self.moment
         self.calls.update(names)
-        if self.slot is None:
+        if slot is None:
             self.outside_calls.update(names)
-            if not self.steps_seen:
+            if not begun:
                 self.early_calls.update(names)
 
     @contextmanager

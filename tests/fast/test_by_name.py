@@ -181,6 +181,60 @@ class Unused(Named):
         return h
 
 
+class RowFirst(Named):
+    """A row is taken by number before the call that begins its step, and is used after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = nn.Parameter(torch.rand(TAU + 2, D, dtype=torch.float64))  # more than there are steps
+        self.alphas = nn.Parameter(torch.rand(2, TAU, dtype=torch.float64))
+
+    def row(self, t: int, name: str, *at: int) -> Tensor:
+        return getattr(self, name)[at if len(at) > 1 else at[0]] if self.copies is None else self.at(t, name)[at]
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.row(t, "gates", t) * self.step(t, h) + e * self.row(t, "alphas", 1, -1)
+        return h
+
+
+class RowsInTurn(RowFirst):
+    """All rows are taken before the loop: by iteration, and by unbind."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        gates = list(self.gates)[:TAU] if self.copies is None else [self.at(t, "gates")[t] for t in range(TAU)]
+        first = self.alphas.unbind()[0] if self.copies is None else None
+        for t, gate in enumerate(gates):
+            alpha = self.at(t, "alphas")[0] if first is None else first
+            h = gate * self.step(t, h) + e * alpha.sum()
+        return h
+
+
+class RowInFunction(RowFirst):
+    """Of a row that PyTorch does not show to us: what takes it is no operation of its own."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h)
+            h = Times.apply(h, self.row(t, "gates", t))
+        return h
+
+
+class Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, gate: Tensor) -> Tensor:
+        ctx.save_for_backward(h, gate)
+        return h * gate
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> tuple[Tensor, Tensor]:
+        h, gate = ctx.saved_tensors
+        return delta * gate, (delta * h).sum(dim=0)
+
+
 CASES: dict[str, tuple[Callable[[], Named], list[str]]] = {
     "first state": (FirstState, ["h0"]),
     "gates": (Gates, ["gate", "mix", "alpha"]),
@@ -191,6 +245,9 @@ CASES: dict[str, tuple[Callable[[], Named], list[str]]] = {
     "argument": (Argument, ["gate"]),
     "called by .forward": (CalledByForward, ["extra.weight", "extra.bias"]),
     "not in every step": (Unused, ["gate"]),
+    "a row taken first": (RowFirst, ["gates", "alphas"]),
+    "rows in turn": (RowsInTurn, ["gates", "alphas"]),
+    "a row in a function": (RowInFunction, ["gates"]),
 }
 
 
@@ -304,6 +361,24 @@ class Injected(Named):
 def test_a_use_before_the_call_that_begins_its_step_is_refused() -> None:
     with pytest.raises(CoverageError, match=r"'gate' is used by name 6 times in 3 steps, but always before the call"):
         featurize(Injected(), squares, make_xy(), loop=Loop(["core", "gate"], "core"))
+
+
+class InjectedRow(RowFirst):
+    """Taken and used before the call that begins a step."""
+
+    def loop(self, e: Tensor, batch: Any) -> Tensor:
+        h = e
+        for t in range(TAU):
+            h = self.step(t, h * self.gates[t])
+        return h
+
+
+def test_a_row_is_used_where_an_operation_takes_it() -> None:
+    loop = Loop(["core", "gates"], "core")
+    with pytest.raises(CoverageError, match=r"'gates' is used by name 3 times in 3 steps, but always before the call"):
+        featurize(InjectedRow(), squares, make_xy(), loop=loop)
+    covered = {row.parameter: row for row in coverage(RowFirst(), squares, make_xy(), loop=loop)}
+    assert (covered["gates"].calls, covered["gates"].outside) == (3, 0)
 
 
 def test_what_cannot_be_right_is_refused() -> None:
