@@ -106,7 +106,7 @@ class SketchMap:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise TypeError(f"seed must be an integer, got {seed!r}")
         sketches = {
-            name: draw_one(sketch_for(sketch, name), name, tuple(int(k) for k in shape), widths[name], seed, family)
+            name: draw_one(sketch_for(sketch, name), name, tuple(map(int, shape)), widths[name], int(seed), family)
             for name, shape in shapes.items()
         }
         of_each = {name: int(width) for name, width in widths.items()}

@@ -1,6 +1,7 @@
 """Names of parameters as models have them: hundreds that differ in one digit, one letter, or early in a long name.
 
-Also in any one of several numbers, and three long names with each of their letters changed.
+Also in any one of several numbers, in the word that well-known models use, and three long names with each of their
+letters changed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,14 @@ NESTED = ("stages.{}.blocks.{}", "model.cycles.0.layers.{}.experts.{}")
 CHANGED = (
     "model.decoder.layers.10.self_attn.q_proj.weight", "transformer.h.3.mlp.experts.7.down_proj.weight_orig",
     "core.0.attn.in_proj_weight",
+)  # fmt: skip
+# What the layers of well-known models call their parameters: any two of them must be told apart.
+CALLED = (
+    "q_proj", "k_proj", "v_proj", "o_proj", "out_proj", "in_proj", "gate_proj", "up_proj", "down_proj", "query", "key",
+    "value", "dense", "c_attn", "c_proj", "c_fc", "fc1", "fc2", "w1", "w2", "w3", "wq", "wk", "wv", "wo", "to_q",
+    "to_k", "to_v", "to_out", "query_key_value", "dense_h_to_4h", "dense_4h_to_h", "linear1", "linear2", "norm1",
+    "norm2", "ln_1", "ln_2", "input_layernorm", "post_attention_layernorm", "q_norm", "k_norm", "gate", "router",
+    "lora_A", "lora_B", "embed_tokens", "lm_head", "x_proj", "dt_proj",
 )  # fmt: skip
 LONG = "blocks.0." * 12
 PAIRS = (
@@ -27,9 +36,10 @@ PAIRS = (
 def model_names() -> list[str]:
     """
     >>> len(model_names()), len(set(model_names()))
-    (1228, 1228)
+    (1328, 1328)
     """
     layers = [f"{prefix}.{layer}.{part}" for prefix in PREFIXES for layer in range(LAYERS) for part in PARTS]
     nested = [f"{one.format(i, j)}.{part}" for one in NESTED for i in range(4) for j in range(6) for part in PARTS[:2]]
     changed = [f"{name[:k]}z{name[k + 1 :]}" for name in CHANGED for k in range(len(name))]
-    return [*layers, *nested, *changed]
+    called = [f"model.layers.0.self_attn.{name}.{part}" for name in CALLED for part in ("weight", "bias")]
+    return [*layers, *nested, *changed, *called]

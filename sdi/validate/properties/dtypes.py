@@ -6,6 +6,7 @@ At every magnitude that the type can hold: what is squared inside leaves its ran
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
@@ -25,6 +26,7 @@ LARGEST = {
     "uint64": 10**10, "uint32": 10**5, "uint16": 1000, "uint8": 100,
 }  # fmt: skip
 MAGNITUDES = (1e-33, 1e-25, 1e-18, 1e-9, 1e-4, 1.0, 1e4, 1e5, 1e6, 1e9, 1e18, 1e25, 1e32)  # of single precision
+MIXED = ("int64", "int8", "bool", "float32", "float64")  # of one side, where the other is of double precision
 OUTER = ((1.0, 1.0), (1e-24, 1e24), (1e-14, 1e-14), (1e14, 1e14), (1e5, 1e3))  # of u and of v
 
 
@@ -80,6 +82,13 @@ def _outer_tries(sketch: object, rng: np.random.Generator) -> Iterator[Try]:
             yield f"apply_outer of float32 gives {got.dtype}", at(sketch, u=u, v=v)
             continue
         yield _far(got, apply_outer(*wide), total, 1e-6, "apply_outer of float32"), at(sketch, u=u, v=v)
+    for side, name in product((0, 1), MIXED):  # tokens as one-hot rows, a mask as v
+        pair = [rng.standard_normal((3, d)) for d in sketch.shape]  # type: ignore[attr-defined]
+        pair[side] = rng.integers(0, 2, size=pair[side].shape).astype(float)
+        given = [x.astype(name) if k == side else x for k, x in enumerate(pair)]
+        tolerance = TOLERANCE.get(name, 1e-5)  # a side of single precision may be transformed in it
+        words, size = f"apply_outer with {'uv'[side]} of {name}", (np.abs(pair[0]).T @ np.abs(pair[1])).sum()
+        yield _far(apply_outer(*given), apply_outer(*pair), size, tolerance, words), at(sketch, u=given[0], v=given[1])
 
 
 def _far(got: Array, wanted: Array, size: float, tolerance: float, what: str) -> str | None:

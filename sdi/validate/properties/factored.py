@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sdi.sketch.protocol import matrix_shape
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
 from sdi.validate.show_case import at
 from sdi.validate.sketch_under_test import LARGE, Subject, matrix_of
@@ -35,10 +36,8 @@ def _tries(subject: Subject) -> Iterator[Try]:
             dense, wanted = np.asarray(sketch.dense(), dtype=np.float64), matrix_of(sketch)
             off = np.abs(dense - wanted).max(initial=0) if dense.shape == wanted.shape else np.inf
             yield (None if off <= ROUNDING else f"dense() and apply differ by {off:.3g}"), at(sketch)
-        if len(sketch.shape) != 2:
-            continue
         rng = subject.rng(2, k)
-        square = tuple(sketch.shape)  # a batch of just this many examples and tokens
+        square = matrix_shape(sketch.shape)  # a batch of just this many examples and tokens
         for lead in (*TOKENS, square) if prod(square) < 100 else TOKENS:
             yield _same(sketch, lead, rng)
         yield _same(sketch, (5, 9), rng, zeros=0.5)
@@ -51,16 +50,17 @@ def _tries(subject: Subject) -> Iterator[Try]:
 
 def _same(sketch: Any, lead: tuple[int, ...], rng: np.random.Generator, zeros: float = 0.0) -> Try:
     """With a share of zeros among the entries: a zero is no sign of padding."""
-    u, v = (np.ones((1, d)) if lead == (1,) else rng.standard_normal((*lead, d)) for d in sketch.shape)
+    sides = matrix_shape(sketch.shape)  # of a vector: one column, so that v holds a weight for each token
+    u, v = (np.ones((1, d)) if lead == (1,) else rng.standard_normal((*lead, d)) for d in sides)
     u, v = (np.where(rng.random(side.shape) < zeros, 0.0, side) for side in (u, v))
     case = at(sketch, u=u, v=v)
     try:
-        whole = np.asarray(sketch.apply(np.swapaxes(u, -1, -2) @ v))
+        whole = np.asarray(sketch.apply((np.swapaxes(u, -1, -2) @ v).reshape(*lead[:-1], *sketch.shape)))
         got = np.asarray(sketch.apply_outer(u, v))
     except ValueError:
-        if 0 not in lead[:-1]:
+        if 0 not in lead[:-1] and len(sketch.shape) == 2:
             raise
-        return None, case  # an empty batch may be refused
+        return None, case  # an empty batch may be refused, and so may pairs for a vector
     if got.shape != whole.shape:
         return f"apply_outer gives shape {got.shape}, apply {whole.shape}", case
     axes = (-2, -1)

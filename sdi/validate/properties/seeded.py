@@ -14,6 +14,7 @@ two draws agree in any table; at tiny sizes many do, so that hidden randomness s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,21 @@ def _tries(subject: Subject) -> Iterator[Try]:
             count = len(set(maps))
             yield (None if count >= FEWEST else f"{SEEDS} seeds give only {count} different sketches"), case
             yield _hidden(drawn, maps), case
+    yield from _of_numpy(subject)
     if subject.draw().variance_factor() > 0:
         yield from _periods(subject)
+
+
+def _of_numpy(subject: Subject) -> Iterator[Try]:
+    """A seed that NumPy's arithmetic gave is the same seed, or none."""
+    for seed, kind in product((3, 200), (np.int64, np.int32, np.uint8)):
+        try:
+            other = _signature(subject, kind(seed), NAMES[:1])
+        except (TypeError, ValueError):
+            continue  # it may be refused
+        same = other == _signature(subject, seed, NAMES[:1])
+        wrong = f"seed {seed} and numpy's {kind.__name__}({seed}) give two sketches"
+        yield (None if same else wrong), f"shape {subject.shape}, m={subject.m}"
 
 
 def _periods(subject: Subject) -> Iterator[Try]:
@@ -97,7 +111,7 @@ def _key_is_short(subject: Subject) -> str | None:
     return None if met < 2 else f"of {len(seeds)} seeds, {met} give a sketch that another one gives"
 
 
-def _signature(subject: Subject, seed: int, names: tuple[str, ...]) -> bytes:
+def _signature(subject: Subject, seed: int | np.integer[Any], names: tuple[str, ...]) -> bytes:
     drawn = [subject.sketch.draw(subject.shape, subject.m, seed=seed, name=name) for name in names]
     return b"".join(_maps(subject, drawn))
 
