@@ -30,7 +30,9 @@ VERDICTS = {
 
 def validate_command(
     sketch: Annotated[str, typer.Argument(metavar="SKETCH", help="FILE.py:CLASS, package.module:CLASS, or a name.")],
-    m: Annotated[int, typer.Option(help="The width at which it is tested.")] = 16,
+    m: Annotated[
+        int | None, typer.Option(help="The width at which it is tested; by default 16, or the next that it takes.")
+    ] = None,
     shape: Annotated[str, typer.Option(help="Of the parameter: rows,columns; or one number for a vector.")] = "8,6",
     seed: Annotated[int, typer.Option(help="Where its draws begin; the same seed repeats the run.")] = 0,
     draws: Annotated[int, typer.Option(help="For every statistical verdict: more see smaller faults.")] = 4000,

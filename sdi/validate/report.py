@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import prod
 from typing import Any
 
 from sdi.sketch.load import load_sketch, sketch_text
@@ -18,6 +19,7 @@ from sdi.validate.sketch_under_test import Subject
 from sdi.validate.trial import trial
 
 GOOD = ("holds", "does not apply")  # nothing speaks against the sketch, and what rests on it can be tested
+WIDTH = 16  # m, unless the class refuses it
 NOT_TESTED = (
     "other sizes than those named here, and pairs that the search did not find",
     "anything beyond mean and variance: tails, exponential bounds",
@@ -100,7 +102,7 @@ def validate(
     sketch: str | type,
     *,
     shape: tuple[int, ...] = (8, 6),
-    m: int = 16,
+    m: int | None = None,
     seed: int = 0,
     draws: int = 4000,
     compare: bool = True,
@@ -108,7 +110,8 @@ def validate(
 ) -> Report:
     """Check every property of a sketch class.
 
-    sketch: a class, or its name or path. shape, m: what it sketches, and to how many numbers.
+    sketch: a class, or its name or path. shape, m: what it sketches, and to how many numbers; by default 16, or the
+        next number that the class does not refuse with a ValueError.
     seed, draws: of the sketches that statistical properties are tested on.
     compare: also measure its error, bytes and time beside the shipped sketches.
     progress: called with a line of text before each property is checked.
@@ -123,17 +126,33 @@ def validate(
     works = not any(f.verdict not in GOOD for f in findings if f.property in ("protocol", "linear", "factored"))
     progress("comparing with the shipped ones")
     rows = standing(subject) if compare and works else []
-    return Report(subject.spec, subject.shape, m, seed, draws, findings, rows, [rare_draws(draws), *not_tested()])
+    return Report(
+        subject.spec, subject.shape, subject.m, seed, draws, findings, rows, [rare_draws(draws), *not_tested()]
+    )
 
 
-def subject_of(sketch: str | type, shape: tuple[int, ...], m: int, seed: int, draws: int) -> Subject:
+def subject_of(sketch: str | type, shape: tuple[int, ...], m: int | None, seed: int, draws: int) -> Subject:
     """The class to test, as named; what is remembered of earlier ones is forgotten, since a class can be changed."""
     trial.cache_clear()
     enumerations.cache_clear()
     other_sizes.cache_clear()
     sample.cache_clear()
     spec = sketch if isinstance(sketch, str) else f"<{sketch_text(sketch)}>"
-    return Subject(load_sketch(sketch), spec, shape, m, seed, draws)
+    cls = load_sketch(sketch)
+    return Subject(cls, spec, shape, _first_width(cls, shape) if m is None else m, seed, draws)
+
+
+def _first_width(sketch: Any, shape: tuple[int, ...]) -> int:
+    """The first m from WIDTH on, below the number of entries, that a class does not refuse."""
+    for m in range(WIDTH, prod(shape)):
+        try:
+            sketch.draw(shape, m, seed=0, name="core.weight")
+        except ValueError:
+            continue
+        except Exception:
+            break  # a fault, which `protocol` shows
+        return m
+    return WIDTH
 
 
 def rare_draws(draws: int) -> str:
