@@ -18,7 +18,7 @@ from sdi.validate.report import GOOD, subject_of
 
 pytestmark = pytest.mark.slow
 
-DRAWS, EVERY = 700, 5
+DRAWS, EVERY = 700, 10
 BY_NAME = {one.name: one for one in PROPERTIES}
 JUDGED = FOUND | LATER
 REFUSED = {name: failed[0] for name, failed in JUDGED.items() if name in BROKEN and failed}
@@ -34,7 +34,7 @@ def test_the_list_has_every_sketch_and_counts_what_was_wrong_before():
     assert (len(BROKEN), len(RIGHT), len(LATER)) == (129, 34, 88)
     assert sorted(MENDED) == sorted(name for name in BROKEN if not JUDGED[name])
     assert [sum(not of[name] for name in of if name in BROKEN) for of in (FOUND, LATER)] == [8, 5]
-    assert [name for name in RIGHT if JUDGED[name]] == ["SampleTrueClaim", "ThreeThirds"]
+    assert {name for name in RIGHT if JUDGED[name]} == {"SampleTrueClaim", "ThreeThirds"}
 
 
 @pytest.mark.parametrize(("name", "one"), [*MENDED.items(), *list(REFUSED.items())[::EVERY]])
