@@ -53,7 +53,7 @@ class Sketch(Protocol):
 
     @property
     def size(self) -> int:
-        """How many numbers it gives: at most m."""
+        """How many numbers it gives: at most m, or as many as the parameter has if it keeps every product."""
 
     @property
     def nbytes(self) -> int:
@@ -69,7 +69,7 @@ class Sketch(Protocol):
         """The sketch of the sum over T of outer(u, v), for u (..., T, d_out) and v (..., T, d_in)."""
 
     def variance_factor(self) -> float:
-        """A claim: Var <S x, S y> <= factor * |x|^2 |y|^2 for all x and y."""
+        """A claim: Var <S x, S y> <= factor * |x|^2 |y|^2 for all x and y. It depends on shape and m only."""
 
 
 class LinearSketch(ABC):
