@@ -53,8 +53,9 @@ def _shares(axes: Any, run: dict[str, Any], title: str, way: str, from_end: bool
     axes.axhline(1, color="0.8", lw=0.8)
     axes.set_xlabel("steps from the last" if from_end else "loop step")
     axes.set_ylabel("cumulative share")
-    if shown:
-        axes.legend(frameon=False, fontsize="x-small")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    if shown and from_end:  # where its lines leave room
+        axes.legend(frameon=False, fontsize="x-small", loc="upper left", bbox_to_anchor=(0, 0.9))
     axes.set_title(title, loc="left")
 
 
@@ -98,8 +99,10 @@ def _counter(summary: dict[str, Any]) -> Any:
     c.set_ylabel("loss, more than unswapped")
     c.set_title(f"C  state put in after step {found['at']} of {found['tau']}", loc="left")
     for axes in (a, b, c):
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("loop step" if axes is not c else "step that the state is of")
-        axes.legend(frameon=False, fontsize="x-small")
+        if axes is not b:  # whose colours are those of a
+            axes.legend(frameon=False, fontsize="x-small")
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..base import share, table
 from .figure import NAMES
-from .findings.claims import judge, late_without_training
+from .findings.claims import horizons, judge, late_without_training, shown_rho
+from .findings.growth import left_by_jump
 
 Rows = list[list[str]]
 
@@ -59,9 +61,11 @@ def _claims(run: dict[str, Any]) -> str:
     missing = [one.paper for one in claims if not one.holds]
     words = "Not reproduced: " + "; ".join(missing) + "." if missing else "All of them are reproduced."
     many, of = late_without_training(run)
+    before = [x["whole"]["last"]["share"] for x in horizons(run, "untrained").values()]
     late = (
-        f"At {many} of {of} horizons of 4 steps or more the untrained model's last step has a share that reaches the "
-        "trained one's interval: there a late-heavy profile is no sign of anything learnt. "
+        f"The untrained model's last step has {min(before):.0%} to {max(before):.0%} of the influence, which reaches "
+        f"the trained one's interval at {many} of {of} horizons of 4 steps or more: that much of a late-heavy profile "
+        "is no sign of anything learnt. "
         if of
         else ""
     )
@@ -92,13 +96,14 @@ def _influence(run: dict[str, Any]) -> str:
     for name, words in NAMES.items():
         for tau, found in run[name]["horizons"].items():
             fit = found["growth"]
-            best = "" if fit["best"] is None else f"{fit['best']} ({share(fit['sure'])} of draws)"
+            best = _nearest(fit, found["whole"]["share"])
             lasts = [_interval(found[way]["last"]) for way in ("whole", "truncated")]
             rows.append([words, tau, *lasts, f"{found['whole']['kept']:.2f}", _rho(fit), best])
     heads = ["model", "tau", "last step, full BPTT", "last step, truncated", "not cancelled", "rho", "nearest"]
     return (
         "## Influence over steps\n\nrho: the factor from one step to the next, of the geometric curve. nearest: of "
-        "geometric, linear and saturating, with two parameters each.\n\n" + table(heads, rows)
+        "geometric, linear and saturating, with two parameters each; or a jump, everything in the last step, where "
+        "that leaves less.\n\n" + table(heads, rows)
     )
 
 
@@ -115,19 +120,21 @@ def _told(run: dict[str, Any]) -> str:
             mean = 1.0
             for x in norm:
                 mean *= max(x, 1e-30) ** (1 / len(norm))
-            lefts = [share(fit["left"]["geometric"]), *(_interval(found["told"][k]) for k in ("spectral", "gradient"))]
+            jump = left_by_jump(found["whole"]["share"])
+            lefts = [share(fit["left"]["geometric"]), share(jump)]
+            lefts += [_interval(found["told"][k]) for k in ("spectral", "gradient")]
             rows.append([words, tau, _rho(fit), f"{1 / mean:.3f}", f"{1 / told['back'][tau]:.3f}", *lefts])
     change = max(run[name]["jacobian"]["changed"] for name in NAMES)
     heads = [
         "model", "tau", "rho", "1 / spectral norm", "1 / gradient's factor", "left by geometric",
-        "left by spectral norms", "left by gradients",
+        "left by a jump", "left by spectral norms", "left by gradients",
     ]  # fmt: skip
     return (
         "### Is the growth the step's own Jacobian?\n\nA gradient that goes back through a step is multiplied by the "
         "step's Jacobian, so influence would grow by one over what that does. The norm is the most it can do, by "
         f"power iteration (the last iteration changed it by at most {share(change)}); the gradient's factor is what it "
         "did to the gradient of the answer's loss. left by: the share of squares of the profile that a curve does not "
-        "explain; the last two have no parameter but their scale, and are of the last checkpoint.\n\n"
+        "explain; the last three have no parameter but their scale, and are of the last checkpoint.\n\n"
         + table(heads, rows)
     )
 
@@ -145,12 +152,22 @@ def _probes(run: dict[str, Any]) -> str:
     rows = []
     for name, words in NAMES.items():
         found = run[name]["probe"]
+        rightly = [x >= 0.5 for x in found["by step"]]
         cells = [_interval(found["index"]), share(found["index, chance"])]
+        cells.append(str(rightly.index(False) if False in rightly else len(rightly)))
         cells += [_interval(found[key]) for key in ("to go", "to go, of one who knows the index")]
         rows.append([words, *cells])
-    heads = ["states of", "step index read", "chance", "steps to go, R^2", "R^2 of one who knows the index"]
-    return "## The loop counter\n\nLinear probes, fitted and tested on different held-out questions.\n\n" + table(
-        heads, rows
+    heads = [
+        "states of",
+        "step index read",
+        "chance",
+        "read in half or more, to step",
+        "steps to go, R^2",
+        "R^2 of one who knows the index",
+    ]
+    return (
+        "## The loop counter\n\nLinear probes, fitted and tested on different held-out questions. A state that has "
+        "settled is the same at every later step, so nothing can read an index from it.\n\n" + table(heads, rows)
     )
 
 
@@ -202,7 +219,7 @@ def _beyond(run: dict[str, Any]) -> str:
         if profile is None:
             rows.append([name, "no gradient", "", "", ""])
             continue
-        best = "" if fit["best"] is None else f"{fit['best']} ({share(fit['sure'])} of draws)"
+        best = _nearest(fit, profile["share"])
         rows.append([name, _interval(profile["last"]), f"{profile['kept']:.2f}", _rho(fit), best])
     used, reward = r["used"], r["reward"]
     return (
@@ -219,7 +236,17 @@ def _beyond(run: dict[str, Any]) -> str:
 
 
 def _rho(fit: dict[str, Any]) -> str:
-    return "none" if fit["rho"] is None else f"{fit['rho']:.3f} [{fit['low']:.3f}, {fit['high']:.3f}]"
+    if fit["rho"] is None:
+        return "none"
+    rho, low, high = (shown_rho(fit[key]) for key in ("rho", "low", "high"))
+    return rho if rho == low == high else f"{rho} [{low}, {high}]"
+
+
+def _nearest(fit: dict[str, Any], shares: Sequence[float]) -> str:
+    if fit["best"] is None:
+        return ""
+    jump = left_by_jump(shares) <= fit["left"][fit["best"]]
+    return "a jump at the last step" if jump else f"{fit['best']} ({share(fit['sure'])} of draws)"
 
 
 def _interval(x: dict[str, Any] | None) -> str:

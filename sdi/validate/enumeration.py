@@ -14,10 +14,11 @@ from jaxtyping import Float
 from sdi.validate.sketch_under_test import Shape, Subject, matrix_of
 
 Array = np.ndarray
-SIZES: dict[int, tuple[tuple[Shape, int], ...]] = {
-    2: (((2, 2), 2), ((2, 1), 2), ((2, 1), 1)),
-    1: (((3,), 2), ((2,), 1)),
-}
+SIZES: tuple[tuple[tuple[Shape, int], ...], ...] = (
+    (((2, 2), 2), ((2, 1), 2), ((2, 1), 1)),
+    (((3,), 2), ((2,), 1)),
+    (((2,), 3),),
+)  # of a matrix, of a vector, and with more numbers than entries: the first of each that the class lists
 MOST = 20_000
 
 
@@ -39,10 +40,10 @@ class Enumeration:
 
 @lru_cache(maxsize=2)
 def enumerations(subject: Subject) -> list[Enumeration]:
-    """One of a matrix and one of a vector, where the class lists its draws and there are not too many of them."""
+    """One for each of SIZES, where the class lists its draws and there are not too many of them."""
     if not hasattr(subject.sketch, "enumerate_all"):
         return []
-    found = (_first(subject, SIZES[axes]) for axes in (2, 1))
+    found = (_first(subject, sizes) for sizes in SIZES)
     return [e for e in found if e is not None]
 
 

@@ -81,7 +81,9 @@ def test_the_page_says_what_the_summary_holds(run):
     for name in re.findall(r"\]\((.*?)\)", page):
         assert (folder / name).stat().st_size > 1000
     planted = {
-        "123.000 [": lambda x: x["tuned"]["horizons"]["6"]["growth"].update(rho=123.0),
+        "12.34 [": lambda x: x["tuned"]["horizons"]["6"]["growth"].update(rho=12.34),
+        "over 54 [": lambda x: x["tuned"]["horizons"]["6"]["growth"].update(rho=123.0),
+        "a jump at the last step |": lambda x: x["tuned"]["horizons"]["6"]["whole"].update(share=[0.0] * 5 + [1.0]),
         "12345.0% [": lambda x: x["fixed"]["probe"]["index"].update(share=123.45),
         "0.987 [": lambda x: x["swap"]["swaps"]["other, 1"]["loss, more than own"].update(value=0.987),
         "654% of the held-out pairs": lambda x: x["preferences"].update(preferred=6.54),

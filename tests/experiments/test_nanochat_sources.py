@@ -62,8 +62,9 @@ def run_that_agrees():
 
     def model(last, best, rho, index):
         def at_horizon():
-            whole = {"last": {"share": last, "low": last - 0.05, "high": last + 0.05}}
-            return {"whole": whole, "growth": {"best": best, "rho": rho, "low": rho - 0.1, "high": rho + 0.1}}
+            whole = {"last": {"share": last, "low": last - 0.05, "high": last + 0.05}, "share": [0.1, 0.3, 0.6]}
+            fit = {"best": best, "rho": rho, "low": rho - 0.1, "high": rho + 0.1, "left": {"geometric": 0.01}}
+            return {"whole": whole, "growth": fit}
 
         return {
             "horizons": {tau: at_horizon() for tau in ("2", "4", "8")},
@@ -84,6 +85,7 @@ CHANGES = [
     (0, lambda r: r["tuned"]["horizons"]["8"]["whole"]["last"].update(share=0.4)),
     (1, lambda r: r["tuned"]["horizons"]["8"]["growth"].update(best="linear")),
     (1, lambda r: r["tuned"]["horizons"]["8"]["growth"].update(low=0.9)),
+    (1, lambda r: r["tuned"]["horizons"]["8"]["whole"].update(share=[0.0, 0.01, 0.99])),  # a jump
     (2, lambda r: r["tuned"]["alignment"].update(low=-0.1)),
     (3, lambda r: r["tuned"]["accuracy"]["16"].update(share=0.5, low=0.4, high=0.6)),
     (3, lambda r: r.update(chance=0.9)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .growth import FEWEST
+from .growth import FEWEST, MOST_RHO, left_by_jump
 
 HALF = 0.5
 
@@ -40,16 +40,32 @@ def last_step(run: dict[str, Any]) -> Claim:
 
 
 def geometric(run: dict[str, Any]) -> Claim:
-    """Reproduced if at most horizons rho is above 1 with its interval, and geometric nearer than linear, saturating."""
-    fits = [x["growth"] for x in horizons(run, "tuned").values()]
-    many = sum(fit["best"] == "geometric" and fit["low"] > 1 for fit in fits)
+    """Reproduced if at most horizons rho is above 1 with its interval, and geometric nearer than all of its rivals.
+
+    These are linear and saturating curves, and a jump: everything in the last step.
+    """
+    found = horizons(run, "tuned").values()
+    jumps = [left_by_jump(x["whole"]["share"]) <= x["growth"]["left"]["geometric"] for x in found]
+    fits = [x["growth"] for x in found]
+    many = sum(
+        fit["best"] == "geometric" and fit["low"] > 1 and not jump for fit, jump in zip(fits, jumps, strict=True)
+    )
     rho = [fit["rho"] for fit in fits]
     shown = (
-        f"rho {min(rho):.2f} to {max(rho):.2f}; geometric, with rho surely above 1, at {many} of {len(fits)} horizons"
+        f"rho {shown_rho(min(rho))} to {shown_rho(max(rho))}; geometric, with rho surely above 1, at {many} of "
+        f"{len(fits)} horizons; a jump at the last step is nearer at {sum(jumps)}"
         if fits
         else "none"
     )
     return Claim("influence grows nearly exponentially from step to step", shown, 2 * many > len(fits))
+
+
+def shown_rho(rho: float) -> str:
+    """
+    >>> shown_rho(1.5), shown_rho(100.0)
+    ('1.50', 'over 54')
+    """
+    return f"{rho:.2f}" if rho < MOST_RHO * (1 - 1e-9) else f"over {int(MOST_RHO)}"
 
 
 def aligned(run: dict[str, Any]) -> Claim:

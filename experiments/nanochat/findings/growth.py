@@ -6,7 +6,7 @@ are 95%, from a bootstrap over queries. Plain arrays in, plain dictionaries out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +18,7 @@ Numbers = dict[str, Any]
 LOG_RHO = np.linspace(-4, 4, 3201)
 SATURATION = np.geomspace(0.05, 200, 800)  # steps
 RIVALS = ("geometric", "linear", "saturating")  # two parameters each, so squares left are comparable
+MOST_RHO = float(np.exp(LOG_RHO[-1]))  # the largest that is tried: nearly all in the last step
 FEWEST = 4  # steps that tell two-parameter curves apart
 
 
@@ -80,6 +81,18 @@ def _fits(y: Float[Array, "k tau"]) -> tuple[Float[Array, "k"], Float[Array, "k 
     linear = ((y @ basis) ** 2).sum(axis=1)
     explained = np.stack([of_rho[1], linear, of_c[1]], axis=1)
     return np.exp(LOG_RHO[of_rho[0]]), 1 - explained / whole[:, None]
+
+
+def left_by_jump(share: Sequence[float]) -> float:
+    """The share of squares that a profile with everything in its last step leaves: a rival without any shape.
+
+    share: of each step.
+
+    >>> round(left_by_jump([0.0, 0.6, 0.8]), 9)
+    0.36
+    """
+    y = np.asarray(share)
+    return float(1 - y[-1] ** 2 / (y**2).sum())
 
 
 def left_by(profiles: Float[Array, "q tau"], curve: Float[Array, "tau"], draws: int, seed: int) -> Numbers:

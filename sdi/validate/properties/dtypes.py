@@ -26,6 +26,7 @@ LARGEST = {
     "uint64": 10**10, "uint32": 10**5, "uint16": 1000, "uint8": 100,
 }  # fmt: skip
 MAGNITUDES = (1e-33, 1e-25, 1e-18, 1e-9, 1e-4, 1.0, 1e4, 1e5, 1e6, 1e9, 1e18, 1e25, 1e32)  # of single precision
+BATCHES = (40, 300, 1100, 4500)  # arrays
 MIXED = ("int64", "int8", "bool", "float32", "float64")  # of one side, where the other is of double precision
 OUTER = ((1.0, 1.0), (1e-24, 1e24), (1e-14, 1e-14), (1e14, 1e14), (1e5, 1e3))  # of u and of v
 
@@ -63,10 +64,21 @@ def _tries(subject: Subject) -> Iterator[Try]:
             yield off, at(sketch, x=y)
         if len(sketch.shape) == 2:
             yield from _outer_tries(sketch, rng)
+    yield from _batch_tries(subject)
     for k, sketch in enumerate(subject.drawn(LARGE)):
         y = subject.rng(18, k).standard_normal(sketch.shape).astype(np.float32)
         wanted = sketch.apply(y.astype(np.float64))
         yield _far(sketch.apply(y), wanted, np.abs(y).sum(dtype=np.float64), 1e-6, "apply of float32"), at(sketch)
+
+
+def _batch_tries(subject: Subject) -> Iterator[Try]:
+    """Many arrays at once, which a class may handle otherwise than one."""
+    for shape, n in product(subject.shapes, BATCHES):
+        sketch, rng = subject.draw(2, shape), subject.rng(25, n)
+        x = rng.standard_normal((n, *shape))
+        for name, given in (("float32", x.astype(np.float32)), ("int16", (4096 * x).astype(np.int16))):
+            wanted, size = sketch.apply(given.astype(np.float64)), np.abs(given[0].astype(np.float64)).sum()
+            yield _far(sketch.apply(given), wanted, size, 1e-6, f"apply of {n} arrays of {name}"), at(sketch)
 
 
 def _outer_tries(sketch: object, rng: np.random.Generator) -> Iterator[Try]:

@@ -64,6 +64,7 @@ def _tries(subject: Subject) -> Iterator[Try]:
             yield (None if count >= FEWEST else f"{SEEDS} seeds give only {count} different sketches"), case
             yield _hidden(drawn, maps), case
     yield from _of_numpy(subject)
+    yield from _of_tables(subject)
     if subject.draw().variance_factor() > 0:
         yield from _periods(subject)
 
@@ -78,6 +79,16 @@ def _of_numpy(subject: Subject) -> Iterator[Try]:
         same = other == _signature(subject, seed, NAMES[:1])
         wrong = f"seed {seed} and numpy's {kind.__name__}({seed}) give two sketches"
         yield (None if same else wrong), f"shape {subject.shape}, m={subject.m}"
+
+
+def _of_tables(subject: Subject) -> Iterator[Try]:
+    """A class that says how to make a sketch of its tables gets the same sketch back."""
+    for shape in subject.shapes if hasattr(subject.sketch, "of_tables") else ():
+        sketch = subject.draw(shape=shape)
+        again = subject.sketch.of_tables(shape, sketch.size, dict(sketch.tables()))
+        same = _maps(subject, [again]) == _maps(subject, [sketch])
+        case = f"of_tables({shape}, {sketch.size}, sketch.tables())"
+        yield (None if same else "of_tables makes another sketch of its tables"), case
 
 
 def _periods(subject: Subject) -> Iterator[Try]:
