@@ -24,9 +24,9 @@ TINY: Sizes = (
 WIDTHS: Sizes = (
     ((9, 7), 13),
     ((61,), 37),
-    ((13, 17), 100),
+    ((19, 23), 200),
     ((29, 31), 300),
-)  # odd, prime, wide
+)  # odd, prime, wide, between the largest int8 and the largest uint8
 LARGE: Sizes = (
     ((61, 83), 16), ((1, 1301), 7), ((1301, 1), 7), ((5003,), 9), ((51, 61), 2048), ((70_001,), 4), ((515, 509), 4),
 )  # fmt: skip

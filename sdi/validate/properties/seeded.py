@@ -4,8 +4,9 @@ Two seeds that give one sketch for one name may be a coincidence, where there ar
 names, they are one seed. Seeds 0 to 999 and the multiples of 1000 have every difference up to a million, so that a seed
 taken modulo anything up to there shows.
 
-A parameter of some hundred entries has so many sketches that no two seeds meet by chance, if seed and name make a key
-of 32 bits or more; if two of 2000 do, the key is shorter (by chance with probability 1e-7).
+A parameter of some hundred entries mostly has so many sketches that no two seeds meet by chance, if seed and name make
+a key of 32 bits or more. Where some of 2000 do, because there are few sketches or because the key is short, they are
+asked again at other sizes: those of a short key meet there, too (by chance with probability 1e-7).
 
 What is missing from the tables shows where two sketches have the same ones and yet differ. At the size asked for, no
 two draws agree in any table; at tiny sizes many do, so that hidden randomness shows at once.
@@ -21,15 +22,17 @@ import numpy as np
 
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
 from sdi.validate.sketch_under_test import SEEDS as BLOCK
-from sdi.validate.sketch_under_test import TINY, Shape, Subject, digest
+from sdi.validate.sketch_under_test import TINY, Shape, Sizes, Subject, digest
 
-SEEDS, FEWEST = 64, 16  # a mask of one entry of 48 has only so many values: repeats are no defect
+SEEDS, FEWEST = 64, 2  # a class may have few sketches: that seeds share one is no defect
 NAMES = (
     "core.weight", "core.bias", "core.0.attn.q.bias", "read_in", "norm_out.weight", "model.layers.3.mlp.up_proj.weight",
     "transformer.h.11.ln_1.bias", "blocks.7.norm.weight",
 )  # fmt: skip
+WIDE = (((1,), 300, 600), ((1, 1), 1000, 600))  # with so many seeds, buckets meet that agree in their low byte only
 STEPS = 1000
 MANY: tuple[Shape, int] = ((313,), 8)  # even a mask of one entry of each eighth has 10^12 values there
+AGAIN: Sizes = (((3001,), 8), ((2003,), 7), ((4001,), 9))  # even one that is a random start has 10^7 in all
 FAR = (*(2**k for k in (*range(17, 34), 48, 53, 62, 63, 64)), *(10**k for k in range(7, 10)), 2**31 - 1, 2**32 - 1)
 
 
@@ -46,9 +49,9 @@ def seeded(subject: Subject) -> Evidence:
 
 
 def _tries(subject: Subject) -> Iterator[Try]:
-    for shape, m in TINY:
+    for shape, m, seeds in (*((*size, SEEDS) for size in TINY), *WIDE):
         try:
-            drawn = [subject.draw(k, shape, m) for k in range(SEEDS)]
+            drawn = [subject.draw(k, shape, m) for k in range(seeds)]
         except ValueError:
             continue  # a size that the class refuses
         yield _hidden(drawn, _maps(subject, drawn)), _case(subject, shape, m, "core.weight")
@@ -83,9 +86,11 @@ def _of_numpy(subject: Subject) -> Iterator[Try]:
 
 def _of_tables(subject: Subject) -> Iterator[Try]:
     """A class that says how to make a sketch of its tables gets the same sketch back."""
-    for shape in subject.shapes if hasattr(subject.sketch, "of_tables") else ():
+    for shape in subject.shapes:
         sketch = subject.draw(shape=shape)
-        again = subject.sketch.of_tables(shape, sketch.size, dict(sketch.tables()))
+        if not hasattr(type(sketch), "of_tables"):
+            continue
+        again = type(sketch).of_tables(shape, sketch.size, dict(sketch.tables()))
         same = _maps(subject, [again]) == _maps(subject, [sketch])
         case = f"of_tables({shape}, {sketch.size}, sketch.tables())"
         yield (None if same else "of_tables makes another sketch of its tables"), case
@@ -117,9 +122,17 @@ def _periods(subject: Subject) -> Iterator[Try]:
 
 def _key_is_short(subject: Subject) -> str | None:
     seeds = (*range(STEPS), *range(STEPS, STEPS**2, STEPS))
-    drawn = (subject.sketch.draw(*MANY, seed=seed, name=NAMES[0]) for seed in seeds)
-    met = len(seeds) - len({_maps(subject, [one])[0] for one in drawn})
-    return None if met < 2 else f"of {len(seeds)} seeds, {met} give a sketch that another one gives"
+    first: dict[bytes, int] = {}
+    pairs = [(one, seed) for seed in seeds if (one := first.setdefault(_map_at(subject, MANY, seed), seed)) != seed]
+    sizes = [(one.shape, m) for size, m in AGAIN for one in subject.drawn(((size, m),))]
+    met = [p for p in pairs[:SEEDS] if all(len({_map_at(subject, size, seed) for seed in p}) == 1 for size in sizes)]
+    if len(met) < 2:
+        return None
+    return f"seeds {met[0][0]} and {met[0][1]}, and {len(met) - 1} more pairs of {len(seeds)} seeds, give one sketch"
+
+
+def _map_at(subject: Subject, size: tuple[Shape, int], seed: int) -> bytes:
+    return _maps(subject, [subject.sketch.draw(*size, seed=seed, name=NAMES[0])])[0]
 
 
 def _signature(subject: Subject, seed: int | np.integer[Any], names: tuple[str, ...]) -> bytes:
