@@ -27,7 +27,7 @@ from ..work.time_by_parameter import Profile
 
 WORKS = ("gpt", "sudoku")
 CONTENDERS = ("forward", "plain", "floor", "hooks", "recompute", "summed")
-PAIRS = 15  # of passes with and without the proof
+PAIRS, PAIRED = 15, 120.0  # of passes with and without the proof: so many, and more where these seconds hold more
 PAPER_ADDED = "2.55 s at B=40, tau=32, on a GPU"
 
 
@@ -51,7 +51,8 @@ def measure_runtime(
         profile = Profile(case, case.model())
         found = _measure(case, profile, rounds, progress)
         best = {key: min(times) for key, times in found.items()}
-        more = _proof(case, profile, PAIRS if rounds > 1 and not quick else 1, progress)
+        pairs = 1 if quick else max(PAIRS, round(PAIRED / (2 * best["hooks"])))
+        more = _proof(case, profile, pairs, progress)
         added = _audit(case, best, more)
         figures |= {f"{name} {key}": times for key, times in found.items()} | {f"{name} audit": [sum(added.values())]}
         settings[name] = case.says
