@@ -40,7 +40,7 @@ def test_another_device_gives_the_cpus_numbers_and_the_host_hardly_waits(tmp_pat
         assert waits[f"{name}, hooks"] == {"to the host": LOSSES + FEATURES}
         assert waits[f"{name}, recompute"] == {"to the host": LOSSES + FEATURES + SECOND_RUNS}
     read_once = LOSSES + FEATURES + BUFFERS
-    # Three calls: each by name is compared with autograd's sum, a replayed one with its output, twice, and with its sum.
+    # Three calls: one by name is compared with autograd's sum; a replayed one with its output, twice, and its sum.
     assert found["waits by core"]["rows of all examples"] == {"to the host": read_once, "item": 3}
     assert found["waits by core"]["a module that is replayed"] == {"to the host": read_once, "item": 3 + 9}
     assert found["waits by core"]["convolution and buffers"] == {"to the host": read_once, "item": 3 + 9}
@@ -65,5 +65,5 @@ def test_compiled_kernels_refuse_the_addresses_of_another_device(which: str, rou
     tables = make_tensor_sketch(TensorSketch.draw((4, 3), 8, name="w"), torch.device("cpu"), torch.float32)
     given = {"acc": torch.zeros(2, 8), "u": torch.ones(2, 5, 4), "v": torch.ones(2, 5, 3)}
     given[which] = given[which].to("meta")
-    with pytest.raises(RuntimeError, match="compiled kernels are for tensors on the CPU, got .*meta"):
+    with pytest.raises(RuntimeError, match=r"compiled kernels are for tensors on the CPU, got .*meta"):
         getattr(tables, route)(given["acc"], given["u"], given["v"], Workspace(torch.device("cpu"), 1 << 20))
