@@ -13,7 +13,8 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 from shutil import which
@@ -127,7 +128,7 @@ def _kind(operation: Any) -> tuple[str, bool, bool, list[str]]:
     """Of an operation: its name, whether it gives a view, whether it draws random numbers, its arguments' types."""
     schema = operation._schema
     is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-    draws = any(a.name == "generator" for a in schema.arguments)
+    draws = torch.Tag.nondeterministic_seeded in operation.tags
     return schema.name.removeprefix("aten::"), is_view, draws, [str(a.type) for a in schema.arguments]
 
 
@@ -148,12 +149,25 @@ def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
     there = [_map(partial(_hosted, host), x) for x in args]
     there = [_number(x, type_, there) for x, type_ in zip(there, types, strict=False)]
     options = {key: _map(partial(_hosted, host), x) for key, x in kwargs.items()}
-    out = operation(*there, **options, **({"generator": generator} if draws else {}))
+    with _own_random_numbers() if draws else nullcontext():
+        out = operation(*there, **options)
     for x in tensors:
         if x.shape != host[id(x)].shape:  # an empty `out=`, which has grown
             _set(x, host[id(x)])
     given = {id(host[id(x)]): x for x in tensors}
     return _map(partial(_on_device, given), out)
+
+
+@contextmanager
+def _own_random_numbers() -> Iterator[None]:
+    """The CPU's generator stands in for the device's own: native_dropout takes no other."""
+    before = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(before)
 
 
 def _each(x: Any) -> Sequence[Any]:
