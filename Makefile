@@ -8,7 +8,7 @@ ROOMS := sdi reference fast proofs_checks bench experiments
 # Where this is set, every process compiles torch and all of our own files again: tests start dozens of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo docs browser test pytest test-models quick oldest lint types bench cpu-check mutants wheel clean
+.PHONY: demo docs browser test pytest test-models quick oldest lint types bench cpu-check gpu-check mutants wheel clean
 
 demo: $(READY)
 	$(BIN)/sdi demo
@@ -70,6 +70,10 @@ cpu-check: $(READY)
 	  print(platform.machine(), platform.system(), 'kernels:', kernels())"
 	OMP_NUM_THREADS=2 $(BIN)/python -m pytest -q -p no:cacheprovider tests/fast/test_compiled.py tests/fast/test_other_cpus.py
 	$(BIN)/sdi-bench kernels
+
+# On a machine with a GPU (CUDA or MPS): the same numbers as the CPU's? time and memory there. To paste.
+gpu-check: $(READY)
+	$(BIN)/sdi-bench device
 
 # Every small change of the modules that hold mathematics, run by the tests that call it; docs/results/mutants lists what
 # survives. A run that was stopped goes on; what is known of mutants that have not changed is kept in .mutants.

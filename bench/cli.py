@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from sdi.cli.exit_codes import FAILED
+
 from .harness.guard import Guarded
 from .harness.interleave import Progress
 from .harness.ledger import Ledger
@@ -129,6 +131,31 @@ def kernels(
 
     shapes, repeats = (SHAPES[:2], 2) if quick else (SHAPES, 15)
     run(lambda tell: measure_kernels(m, repeats, shapes, seed, tell), json, plot, quick)
+
+
+@app.command()
+def device(
+    device: Annotated[str | None, typer.Option(help="cuda, cuda:1, mps, ...; this machine's unless given.")] = None,
+    rounds: Rounds = 3,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """A GPU against the CPU: the same numbers, and what features cost there. Exit code 1 if a number differs."""
+    from .commands.device import find_device, measure_device
+
+    found = find_device(device)
+    records: list[Record] = []
+
+    def measure(tell: Progress) -> Record:
+        records.append(measure_device(found, rounds, quick, seed, tell))
+        return records[0]
+
+    run(measure, json, None, quick)
+    for name, why in records[0].failures.items():
+        print(f"{name}: {why}")
+    print(f"VERDICT: {records[0].settings['verdict']}")
+    raise typer.Exit(FAILED if records[0].failures else 0)
 
 
 @app.command()

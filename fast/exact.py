@@ -113,7 +113,7 @@ def exact_scores(
         sdi, outside, tracer = _score(make, batch, by_name, len(G))
         parts.append((sdi, outside))
         taus.append(batch_tau(batch, tracer.steps_seen, tracer.n))
-        losses.append(tracer.losses.cpu().double().numpy())
+        losses.append(tracer.losses.double().numpy())
         _refuse_beyond(sdi, taus[-1])
         if audit != "off" and not tracer.draws:
             _compare_alone(make, batch, by_name, sdi)

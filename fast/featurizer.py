@@ -70,8 +70,8 @@ class Featurizer:
         self.sketch = SketchMap.keep(self.body.shapes) if sketch is None else sketch
         self.sketch.check_shapes(self.body.shapes)
         self.plan = first_plan(model, self.body)
-        self.memory = Memory(memory, budget)
         device = next(iter(self.body.parameters.values())).device
+        self.memory = Memory(memory, budget, device)
         self.dtype = torch.float32
         for p in self.body.parameters.values():
             self.dtype = torch.promote_types(self.dtype, p.dtype)
@@ -259,7 +259,7 @@ class Featurizer:
             self.uses |= {(name, _for_each(uses, tracer.calls[name])) for name, uses in tracer.uses.items()}
             self.leaked |= tracer.leaked
             self.computed_in |= tracer.computed_in
-            self.losses.append(tracer.losses.cpu().double().numpy())
+            self.losses.append(tracer.losses.double().numpy())
         self.weigh |= self.memory.recompute and tracer.owners.weighed  # seen in the backward pass only: not again
         self.coverage = read_coverage(self.body, self.plan, tracer, self.sketch)
         self.dtypes |= tracer.dtypes
@@ -268,7 +268,7 @@ class Featurizer:
         self.reached |= {name for name, count in tracer.delivered.items() if count} | tracer.unreached
         tau = batch_tau(batch, tracer.steps_seen, tracer.n)
         values, outside = acc.finish()
-        losses = tracer.losses.cpu().double().numpy()
+        losses = tracer.losses.double().numpy()
         return Features(values, tau, self.sketch.blocks, self.sketch.label, outside, tuple(ids), losses=losses)
 
 

@@ -147,7 +147,7 @@ class LoopedTransformer(nn.Module):
         if self.positions is not None:
             x = x + self.positions(torch.arange(tokens.shape[1], device=device))
         e = self.prelude(self.norm_in(x))
-        tau = _steps(batch, "tau", torch.full((n,), c.tau, device=device))
+        tau = _steps(batch, "tau", torch.full((n,), c.tau, device="cpu"))
         readout = _steps(batch, "readout", tau)
         y = self.head(self.norm_out(self.coda(self.loop(e, tau, readout))))
         # In place where nobody sees it: at a large vocabulary, fresh pages cost more than the arithmetic.
@@ -198,14 +198,17 @@ def _checked(weights: Mapping[str, np.ndarray | Tensor], shapes: Mapping[str, tu
 
 def _steps(batch: Mapping[str, Any], name: str, default: Tensor) -> Int[Tensor, "n"]:
     value = batch.get(name)
-    return default if value is None else torch.as_tensor(value, device=default.device)
+    return default if value is None else torch.as_tensor(value).cpu()
 
 
 def _where(chosen: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """yes where chosen, no elsewhere, example by example; either itself if all examples agree, for a smaller graph."""
+    """yes where chosen, no elsewhere, example by example; either itself if all examples agree, for a smaller graph.
+
+    chosen is on the host: on another device, to look at it would be to wait for all that was computed before.
+    """
     if bool(chosen.all()):
         return yes
-    return torch.where(chosen[:, None, None], yes, no) if bool(chosen.any()) else no
+    return torch.where(chosen[:, None, None].to(yes.device), yes, no) if bool(chosen.any()) else no
 
 
 def token_cross_entropy(model: nn.Module, batch: Mapping[str, Any]) -> Float[Tensor, "n"]:

@@ -1,4 +1,5 @@
-"""How `sdi-bench` ends: 0 done, 2 bad input or a worker that failed, 70 a defect, 130 stopped. One line says why.
+"""How `sdi-bench` ends: 0 done, 1 a device that differs from the CPU, 2 bad input, no such device or a worker that
+failed, 70 a defect, 130 stopped. One line says why.
 
 Whether bars are met is in the table, and changes no code.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -39,14 +39,19 @@ class Call:
     def keep_sizes(self, outputs: Iterable[Any]) -> None:
         self.gave = [_size(y) for y in outputs if carries_gradient(y)]
 
-    def gives_again(self, outputs: Iterable[Any]) -> bool:
-        """Whether the outputs of a second run have the norms of the first; if not, the module keeps state."""
+    def gives_again(self, outputs: Iterable[Any]) -> Tensor:
+        """Whether the outputs of a second run have the norms of the first; if not, the module keeps state.
+
+        One truth value, on the device: to read it is to wait for the device.
+        """
         again = [y for y in outputs if carries_gradient(y)]
-        return len(again) == len(self.gave) and all(
-            bool((_size(y) - size).abs() <= same_output(y.dtype) * size)
+        if len(again) != len(self.gave):
+            return torch.tensor(False)
+        near = [
+            ((_size(y) - size).abs() <= same_output(y.dtype) * size) | ~torch.isfinite(size)
             for y, size in zip(again, self.gave, strict=True)
-            if bool(torch.isfinite(size))
-        )
+        ]
+        return torch.stack([x.to(near[0].device) for x in near]).all() if near else torch.tensor(True)
 
     def changed(self) -> bool:
         """Whether an input was changed in place since."""
@@ -54,6 +59,11 @@ class Call:
 
     def _versions(self) -> list[int]:
         return [x._version for x in self.leaves if isinstance(x, Tensor)]
+
+
+def all_true(values: Sequence[Tensor]) -> bool:
+    """Whether single truth values are all true. The host waits once for a device."""
+    return bool(torch.stack([x.to(values[0].device) for x in values]).all()) if values else True
 
 
 def _size(y: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ class Delivery:
             elif not self.tells_rows(lead, delta.numel(), block):
                 owners = self._weighed(unit, key, rows, block)
             elif lead[0] != self.n or self.n * block != delta.numel():
-                owners = rows_by_block(len(rows), rows[0].numel(), block, self.n).to(delta.device)
+                owners = rows_by_block(len(rows), rows[0].numel(), block, self.n)
         if self.owners.weighing:
             return
         if owners is not None:
@@ -124,7 +124,7 @@ class Delivery:
             elif len(found) != self.n or not in_order(found, self.n):  # replay tells apart along the first axis only
                 raise NeedsEnclosing(unit, NO_ROWS.format(self.n))
         elif self.n > 1 and delta.numel() and delta.shape[axis] != self.n:
-            owners = regular_owners(len(rows_of(delta, lead)), self.n).to(delta.device)
+            owners = regular_owners(len(rows_of(delta, lead)), self.n)
         if call.changed():
             raise NeedsEnclosing(unit, "its input was changed in place after the call")
         parameters, sinks = unit.pick(self.body.parameters), unit.pick(self.sinks)

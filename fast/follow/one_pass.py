@@ -152,7 +152,7 @@ def _forward_and_back(
             "data around in the loader, and back in the loss"
         )
     tracer.leaked = proof is not None and proof.leaked
-    tracer.losses = losses.detach()
+    tracer.losses = losses.detach().cpu()  # the one time that the host waits for the forward pass
     tracer.computed_in = {dtype for dtype in proof.dtypes if dtype.is_floating_point} if proof else set()
     tracer.uses = proof.uses if proof else Counter()
     tracer.apart = n == 1 or (proof is not None and proof.n == n and proof.keeps_apart(losses))
@@ -171,10 +171,10 @@ def _forward_and_back(
         )
     if not part:
         _refuse_late_step(tracer)
-    bad = (~torch.isfinite(losses)).nonzero()
+    bad = (~torch.isfinite(tracer.losses)).nonzero()
     if len(bad):
         i = int(bad[0])
-        value, which = losses[i].item(), repr(ids[i]) if i < len(ids) else i
+        value, which = tracer.losses[i].item(), repr(ids[i]) if i < len(ids) else i
         raise NonFiniteError(f"the loss of example {which} is {value}; check its input and the model's weights")
     if not losses.requires_grad and not part and not reached:
         raise CoverageError("the loss does not depend on the body: no gradient reaches any of its modules")
@@ -192,6 +192,7 @@ def _forward_and_back(
             totals = torch.autograd.grad(root, leaves, torch.ones_like(losses), allow_unused=True)
             if named:
                 named.finish(leaves, totals)
+        tracer.second_outputs.check()
 
 
 def _refuse_late_step(tracer: Tracer) -> None:

@@ -1,5 +1,6 @@
 """owners: which example each row of a call belongs to, where `row_proof` cannot say: by values.
 
+Owners are on the host, whatever the device: what is done with them depends on them.
 Rows that were gathered, packed or sorted (experts, sequences without padding) have no batch axis. A backward pass of
 every example's loss times a weight of its own, before the one that counts, tells: a row's gradient is that much larger.
 """
@@ -15,6 +16,8 @@ from torch import Tensor
 NOTHING = 1e-20  # of the largest row
 SMALL, LOOSELY = 1e-6, 0.05  # of the largest row: such small ones may be mostly rounding, and follow loosely
 FOLLOWS = {torch.float64: 1e-6, torch.bfloat16: LOOSELY, torch.float16: LOOSELY}  # how exactly; 1e-3 otherwise
+WITHOUT_DOUBLE = {"mps"}  # devices that have no double precision
+HOST = torch.device("cpu")  # named: the user may have set another default
 OCTAVES = 32  # powers of two, which scale gradients exactly, before numbers between them are used
 
 
@@ -46,14 +49,14 @@ class Owners:
 
     def of(self, call: Any, rows: Float[Tensor, "R ..."]) -> Int[Tensor, "R"]:
         """The example of each row of a gradient."""
-        sizes = row_sizes(rows)
+        sizes = row_sizes(rows).cpu().double()
         if not torch.isfinite(sizes).all():  # NonFiniteError follows; until then any example will do
-            return torch.arange(len(sizes), device=sizes.device) * self.n // len(sizes)
+            return torch.arange(len(sizes), device=HOST) * self.n // len(sizes)
         if not self.weighed:
             raise NeedsWeighing
         if call not in self._weighted:
             raise MixedRows
-        owners, single = find_owners(self._weighted[call], sizes, self.n, FOLLOWS.get(rows.dtype, 1e-3))
+        owners, single = find_owners(self._weighted[call].cpu().double(), sizes, self.n, FOLLOWS.get(rows.dtype, 1e-3))
         if not single:
             raise MixedRows
         return owners
@@ -65,7 +68,7 @@ def regular_owners(rows: int, n: int) -> Int[Tensor, "R"]:
     >>> regular_owners(6, 3)
     tensor([0, 0, 1, 1, 2, 2])
     """
-    return torch.arange(n).repeat_interleave(rows // n)
+    return torch.arange(n, device=HOST).repeat_interleave(rows // n)
 
 
 def loss_weights(n: int) -> Float[Tensor, "n"]:
@@ -74,7 +77,7 @@ def loss_weights(n: int) -> Float[Tensor, "n"]:
     >>> loss_weights(3)
     tensor([0.5000, 1.0000, 2.0000], dtype=torch.float64)
     """
-    i, octaves = torch.arange(n), min(n, OCTAVES)
+    i, octaves = torch.arange(n, device=HOST), min(n, OCTAVES)
     between = -(-n // octaves)
     return torch.exp2((i % octaves - octaves // 2).double()) * (1 + (i // octaves).double() / between)
 
@@ -85,7 +88,7 @@ def rows_by_block(rows: int, columns: int, block: int, n: int) -> Int[Tensor, "R
     >>> rows_by_block(6, 4, 4, 3), rows_by_block(6, 4, 8, 3)
     (tensor([0, 1, 2, 0, 1, 2]), tensor([0, 0, 1, 1, 2, 2]))
     """
-    return torch.arange(rows) // (block // columns) % n
+    return torch.arange(rows, device=HOST) // (block // columns) % n
 
 
 def flat_rows(x: Tensor, lead: tuple[int, ...]) -> Tensor:
@@ -99,6 +102,8 @@ def rows_of(x: Tensor, lead: tuple[int, ...]) -> Tensor:
 
 
 def row_sizes(delta: Float[Tensor, "R ..."]) -> Float[Tensor, "R"]:
+    if delta.device.type in WITHOUT_DOUBLE:
+        return torch.linalg.vector_norm(delta.reshape(len(delta), -1).float(), dim=1)
     wide = torch.complex128 if delta.is_complex() else torch.float64
     return torch.linalg.vector_norm(delta.reshape(len(delta), -1), dim=1, dtype=wide)
 
@@ -114,7 +119,7 @@ def find_owners(
     >>> find_owners(4 * loss_weights(3).flip(0), torch.full((3,), 4.0, dtype=torch.float64), 3)
     (tensor([2, 1, 0]), True)
     """
-    known = torch.log(loss_weights(n)).to(plain.device)
+    known = torch.log(loss_weights(n))
     order = torch.argsort(known)
     ranked = known[order]
     ratio = torch.log(weighted / plain)
@@ -134,8 +139,7 @@ def in_order(owners: Int[Tensor, "R"], n: int) -> bool:
     """
     if len(owners) % n:
         return False
-    regular = torch.arange(n, device=owners.device).repeat_interleave(len(owners) // n)
-    return bool(((owners == regular) | (owners < 0)).all())
+    return bool(((owners == regular_owners(len(owners), n)) | (owners < 0)).all())
 
 
 def displaced(owners: Int[Tensor, "R"], n: int) -> int | None:
@@ -146,8 +150,7 @@ def displaced(owners: Int[Tensor, "R"], n: int) -> int | None:
     """
     if len(owners) % n:
         return None
-    regular = regular_owners(len(owners), n).to(owners.device)
-    wrong = ((owners != regular) & (owners >= 0)).nonzero()
+    wrong = ((owners != regular_owners(len(owners), n)) & (owners >= 0)).nonzero()
     return int(owners[wrong[0, 0]]) if len(wrong) else None
 
 
@@ -165,5 +168,6 @@ def by_example(x: Tensor, owners: Int[Tensor, "R"], n: int) -> Float[Tensor, "n 
     counts = torch.bincount(owners[own], minlength=n)
     first = counts.cumsum(0) - counts
     out = x.new_zeros(n, max(1, int(counts.max())), *x.shape[1:])
-    out[owners[own], torch.arange(len(own), device=x.device) - first[owners[own]]] = x[own]
+    example, place = owners[own], torch.arange(len(own), device=HOST) - first[owners[own]]
+    out[example.to(x.device), place.to(x.device)] = x[own.to(x.device)]
     return out

@@ -193,11 +193,7 @@ def _run_again(ctx: Any, deltas: tuple[Tensor, ...], tracer: Tracer, ours: bool)
     as_it_was = attributes_put_back(run.wrapped.modules)
     with torch.enable_grad(), run.call.ambient.again(), tracer.rebuilding(run.slot, run), again_with, as_it_was:
         again = run.forward(leaves)
-    if not run.call.gives_again(again):
-        raise CoverageError(
-            f"a {type(run.call.module).__name__} gives another output when it is run again, so it keeps state "
-            "between calls (a count of steps, a cache); pass what changes as an argument, or use memory='hooks'"
-        )
+    tracer.second_outputs.expect(run.call.module, run.call.gives_again(again))
     out = [y for y in again if carries_gradient(y)]
     roots = [(y, d) for y, d in zip(out, deltas, strict=True) if y.requires_grad]
     if not roots:

@@ -23,7 +23,7 @@ from ..guard.checkpointing import no_checkpoints
 from ..guard.restore_attributes import attributes_put_back
 from ..guard.second_run import second_run
 from ..sketching.sinks import Sink, Slot
-from .call import Call, same_output
+from .call import Call, all_true, same_output
 from .owners import in_order
 from .plan import batch_axis, input_axis
 from .routes import NoBatchAxis
@@ -60,7 +60,7 @@ def replay(
     weights = {name: p.detach().clone().requires_grad_() for name, p in parameters.items()}
     with call.ambient.again(), torch.enable_grad(), second_run(call.module, REMEDY, (LookupError, AttributeError)):
         outputs = _run(call, weights, call.leaves)
-    if not call.gives_again(outputs):
+    if not all_true([call.gives_again(outputs)]):
         raise OtherOutput
     y = outputs[output]
     total = _total(y, delta, weights)
@@ -106,11 +106,11 @@ def _total(y: Tensor, delta: Tensor, weights: dict[str, Tensor]) -> dict[str, Te
 
 
 def _sums_to(gradients: Mapping[str, Tensor], total: Mapping[str, Tensor]) -> bool:
+    near = []
     for name, G in gradients.items():
         size = torch.linalg.vector_norm(G.reshape(len(G), -1), dim=1).sum() + total[name].norm()
-        if not bool((G.sum(dim=0) - total[name]).norm() <= same_output(G.dtype) * size):
-            return False
-    return True
+        near.append((G.sum(dim=0) - total[name]).norm() <= same_output(G.dtype) * size)
+    return all_true(near)
 
 
 def _vectorised(
@@ -157,6 +157,7 @@ def _each(delta: Tensor, axis: int, n: int, owners: Int[Tensor, "R"] | None) -> 
     else:
         lead = 1 if len(owners) == len(delta) else 2  # rows, or one block of rows
         shape = [*delta.shape[:lead], *[1] * (delta.dim() - lead)]
+    owners = owners.to(delta.device)
     for i in range(n):
         yield torch.where((owners == i).view(shape), delta, 0)
 

@@ -29,7 +29,17 @@ ELEMENTWISE = """
     Threshold ToCopy Trunc Where Xlogy
 """.split()  # noqa: SIM905
 RESHAPES = ("View", "UnsafeView", "Reshape", "ReshapeAlias", "Squeeze", "Unsqueeze", "Flatten")
-ALONG = ("Softmax", "LogSoftmax", "Cumsum", "Cumprod", "Logcumsumexp", "Glu", "Sort", "Topk")  # one axis, "dim"
+ALONG = (
+    "Softmax",
+    "SafeSoftmax",
+    "LogSoftmax",
+    "Cumsum",
+    "Cumprod",
+    "Logcumsumexp",
+    "Glu",
+    "Sort",
+    "Topk",
+)  # one axis, "dim"
 REDUCTIONS = (
     "Sum",
     "Mean",
@@ -292,7 +302,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("Mm", "Addmm", "Bmm", "Baddbmm"), _product),
     **dict.fromkeys(("NativeLayerNorm", "FusedRmsNorm"), _normalised),
     "NativeGroupNorm": _group_norm,
-    "NativeBatchNorm": _batch_norm,
+    **dict.fromkeys(("NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm"), _batch_norm),
     **dict.fromkeys(("Convolution", "MkldnnConvolution"), _convolved),
     "Cat": _joined,
     "Stack": _stacked,

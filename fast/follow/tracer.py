@@ -23,6 +23,7 @@ from sdi.errors import CoverageError
 
 from ..guard.arena import Arena
 from ..guard.memory import Meter
+from ..guard.second_run import SecondOutputs
 from ..sketching.sinks import Sink, Slot
 from .body import Body
 from .by_name import ByName, Moment
@@ -64,6 +65,7 @@ class Tracer(Delivery):
         self.wrapped: dict[nn.Module, Any] = {}  # the forwards that recompute has put in place
         self.proof: ValueProof | None = None
         self.by_name: ByName | None = None
+        self.second_outputs = SecondOutputs()
         self._units = 0  # calls of units that will be run again, of which one is within another
         self._watched: list[tuple[Any, int, Shown]] = []  # outputs: node, place, whether a block tells their rows
         self._rebuilt: Any = None  # what is being run again, and how many calls that has made

@@ -294,12 +294,13 @@ _KINDS: tuple[tuple[Rule, str], ...] = (
     (_matrix_product, "mm addmm bmm baddbmm mv addmv"),
     (_normalised, "native_layer_norm _fused_rms_norm"),
     (_examples_first, "convolution mkldnn_convolution _convolution native_group_norm"),
-    (_batch_norm, "native_batch_norm _native_batch_norm_legit cudnn_batch_norm"),
+    (_batch_norm, "native_batch_norm _native_batch_norm_legit cudnn_batch_norm miopen_batch_norm"),
     (
         _attention,
         "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
         "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
-        "_scaled_dot_product_attention_math",
+        "_scaled_dot_product_attention_math _scaled_dot_product_attention_math_for_mps "
+        "_scaled_dot_product_fused_attention_overrideable",
     ),
     (_looked_up, "embedding"),
     (_joined, "cat"),

@@ -21,6 +21,9 @@ from .arena import Arena
 CACHE_BYTES = 4 << 20  # small enough for a kernel's buffers to stay in cache, large enough for few calls
 
 
+CPU = torch.device("cpu")
+
+
 class OverBudget(Exception):
     """The pass would keep more than the budget; it is given up and run another way."""
 
@@ -28,11 +31,11 @@ class OverBudget(Exception):
 class Memory:
     """How the next batch is run: hooks or recompute, whole or in parts. It only ever becomes more frugal."""
 
-    def __init__(self, mode: str, budget: int | None) -> None:
+    def __init__(self, mode: str, budget: int | None, device: torch.device = CPU) -> None:
         one_of("memory", mode, MEMORIES)
         check_budget(budget)
         self.mode = mode
-        self.budget = budget if budget is not None or mode != "auto" else free_bytes() // 2
+        self.budget = budget if budget is not None or mode != "auto" else free_bytes(device) // 2
         self.recompute = mode == "recompute"
         self.arena = Arena()
         self.graph_kept: list[nn.Module] = []  # of these modules under recompute: only their parts can be run again
@@ -86,10 +89,13 @@ class Meter:
             yield
 
 
-def free_bytes() -> int:
-    """Memory that could be had now, on the accelerator if there is one."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.mem_get_info()[0])
+def free_bytes(device: torch.device) -> int:
+    """Memory that could be had now on a device. What PyTorch holds there and does not use counts as free."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + unused
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
     try:
         with open("/proc/meminfo") as lines:
             for line in lines:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -45,14 +45,15 @@ def unharmed(model: nn.Module) -> Iterator[None]:
             p.requires_grad_(flag)
         for module, training in modes:
             module.training = training
-        for (module, name, b, copy), version in zip(buffers, versions, strict=True):
+        for module, name, b, _ in buffers:
             module._buffers[name] = b
-            if b is None or copy is None:
-                continue
-            if not _put_back(b, copy) and b._version == version and b.nbytes > LARGE:
+        copied = [(b, copy, version) for (_, _, b, copy), version in zip(buffers, versions, strict=True)
+                  if b is not None and copy is not None]  # fmt: skip
+        changed = _put_back([(b, copy) for b, copy, _ in copied])
+        for (b, _, version), written in zip(copied, changed, strict=True):
+            if not written and b._version == version and b.nbytes > LARGE:
                 _constant[b] = version
-        for weight, copy in weights:
-            _put_back(weight, copy)
+        _put_back(weights)
         torch.backends.mha.set_fastpath_enabled(fused)
         random.restore()
 
@@ -69,10 +70,22 @@ def _copy(module: nn.Module, b: Tensor | None) -> Tensor | None:
     return b.detach().clone()
 
 
-def _put_back(x: Tensor, copy: Tensor) -> bool:
-    """Returns whether there was something to put back."""
-    changed = not torch.equal(x, copy)  # batch_norm does not bump _version
-    if changed:
-        with torch.no_grad():
-            x.copy_(copy)
+def _put_back(copies: Sequence[tuple[Tensor, Tensor]]) -> list[bool]:
+    """Put back what was written to since it was copied; returns of which that is true."""
+    changed = _differ(copies)
+    with torch.no_grad():
+        for (x, copy), differs in zip(copies, changed, strict=True):
+            if differs:
+                x.copy_(copy)
     return changed
+
+
+def _differ(copies: Sequence[tuple[Tensor, Tensor]]) -> list[bool]:
+    """Whether tensors differ from their copies, by values: batch_norm does not bump _version.
+
+    On another device than a CPU the host waits once for all of them.
+    """
+    if all(x.device.type == "cpu" for x, _ in copies):
+        return [not torch.equal(x, copy) for x, copy in copies]
+    some = [(x != copy).any() for x, copy in copies]
+    return [bool(differs) for differs in torch.stack([x.to(some[0].device) for x in some]).tolist()]

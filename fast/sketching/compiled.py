@@ -133,6 +133,9 @@ class NativeTensorSketch(TorchTensorSketch):
         threads: int,
         scratch: int,
     ) -> None:
+        if not (acc.is_cpu and u.is_cpu and v.is_cpu):
+            devices = ", ".join(str(x.device) for x in (acc, u, v))
+            raise RuntimeError(f"compiled kernels are for tensors on the CPU, got {devices}; set SDI_NATIVE=0")
         u, v = self._dense(u), self._dense(v)
         assert (acc.stride(1), acc.dtype, v.shape[:2]) == (1, self.dtype, u.shape[:2])
         chunk = max(1, work.max_bytes // (parts * width * self.dtype.itemsize))

@@ -63,9 +63,12 @@ class Accumulator:
     def open(self, n: int, tau: int) -> None:
         if self.values is None:
             shape = (n, tau, self.sketch.size) if self.steps else (n, self.sketch.size)
-            # NumPy leaves zeroing to the system, page by page as they are written; torch would write everything twice.
-            dtype = np.float64 if self.dtype == torch.float64 else np.float32
-            self.values = torch.from_numpy(np.zeros(shape, dtype)).to(self.device)
+            if self.device.type == "cpu":
+                # NumPy leaves zeroing to the system, page by page as they are written; torch would write all twice.
+                dtype = np.float64 if self.dtype == torch.float64 else np.float32
+                self.values = torch.from_numpy(np.zeros(shape, dtype))
+            else:
+                self.values = torch.zeros(shape, dtype=self.dtype, device=self.device)
 
     def at(self, slot: Slot, block: Block) -> Float[Tensor, "n width"]:
         assert self.values is not None, "a gradient arrived before the forward pass had ended"

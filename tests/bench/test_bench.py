@@ -276,6 +276,8 @@ def test_bad_input_ends_with_code_2_and_a_reason(tmp_path: Path) -> None:
         (["report", tmp_path / "other.json"], "not written by this version"),
         (["report", tmp_path / "none.json"], "No such file"),
         (["runtime", "--quick", "--work", "chess"], "work must be one of"),
+        (["device", "--device", "cpu"], "--device must be another device than the CPU"),
+        (["device", "--device", "abacus"], "--device abacus cannot be used here"),
         (["peers", "--quick", "--work", "chess"], "work must be one of"),
         (["kernels", "--quick", "--json", tmp_path / "no" / "k.json"], "--json must be in a folder that exists"),
         (["kernels", "--quick", "--plot", tmp_path / "k.pdf"], "--plot must be a .png file"),
