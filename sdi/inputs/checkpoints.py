@@ -30,9 +30,9 @@ from typing import Any
 
 from sdi.files import expand, sha256
 from sdi.inputs.batches import natural
-from sdi.inputs.match_weights import unwrapped
 from sdi.inputs.torch_archive import check_storages, is_mappable
 from sdi.inputs.trainer_folder import OPTIMISER, folder_sha256, folder_weights, is_trainer_folder, logged_eta
+from sdi.inputs.unwrap import unwrapped_names
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
 OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
@@ -198,7 +198,7 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
             "make it from model.named_parameters(), or give eta as {name: rate} in a sidecar, or eta=[...]"
         )
     named = {name: rate for group, rate in zip(groups, rates, strict=True) for name in group["param_names"]}
-    return dict(zip(unwrapped(named), named.values(), strict=True))
+    return dict(zip(unwrapped_names(named), named.values(), strict=True))
 
 
 def shows_adam(path: Path) -> bool:
