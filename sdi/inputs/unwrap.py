@@ -53,7 +53,8 @@ def _refuse_sharded(model: Any) -> None:
     if cut is not None:
         raise ValueError(
             f"model must be whole on every rank, got one that is cut up over ranks ({cut}); give the model as it was "
-            "before fully_shard, FullyShardedDataParallel or parallelize_module: checkpoints=... fills in the weights"
+            "before fully_shard, FullyShardedDataParallel or parallelize_module: checkpoints=... fills in the weights, "
+            "also from the folders that torch.distributed.checkpoint writes"
         )
 
 
