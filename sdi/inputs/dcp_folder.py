@@ -3,7 +3,8 @@
 step-9/.metadata        a pickle: which tensors there are, and in which bytes of which file each piece of them is
 step-9/__0_0.distcp     pieces that rank 0 wrote, one after another, each as torch.save writes it
 
-DCP writes no checksums: files of like layout that have changed places are noticed by the folder's sha256 alone.
+Every piece has its CRC-32; none says where it belongs: files of like layout that have changed places are noticed by the
+folder's sha256 alone.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ PICKLES = (b"\x80", b"(", b"c", b"}", b"]", b")")  # how a file begins that is a
 def load_torch(path: Path, part: bytes | None = None) -> Any:
     """What torch.save wrote to a file, or to a part of it, if it is nothing but tensors and plain containers.
 
-    part: the bytes of the part; None: the whole file. Tensors of a whole file are memory maps where they can be.
+    part: the bytes of the part, whose checksums are looked at; None: the whole file. Tensors of a whole file are memory
+    maps where they can be.
     """
     import torch
 
@@ -47,6 +48,8 @@ def load_torch(path: Path, part: bytes | None = None) -> Any:
     try:
         with warnings.catch_warnings():  # of protocols and layouts: what matters is what comes out
             warnings.simplefilter("ignore")
+            if part is not None:
+                _check_sums(part)
             mapped = part is None and is_mappable(path)
             content = torch.load(source(), map_location="cpu", weights_only=True, mmap=mapped)
         check_storages(source())  # before any number is read
@@ -62,6 +65,15 @@ def load_torch(path: Path, part: bytes | None = None) -> Any:
             ) from None
         raise ValueError(f"checkpoint {path} cannot be read, it may be truncated: {reason}") from None
     return content
+
+
+def _check_sums(part: bytes) -> None:
+    """Raise ValueError where a member's bytes do not have its CRC-32, which torch.load does not look at."""
+    if zipfile.is_zipfile(BytesIO(part)):
+        with zipfile.ZipFile(BytesIO(part)) as file:
+            harmed = file.testzip()
+        if harmed is not None:
+            raise ValueError(f"{harmed} has another checksum than when it was saved")
 
 
 def _is_zip(source: Any) -> bool:

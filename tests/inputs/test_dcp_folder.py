@@ -99,6 +99,13 @@ def test_eta_is_the_optimisers_or_the_saved_one_and_asked_for_where_there_is_non
         find_checkpoints(save_folder(tmp_path / "step-9", {"model": state}, None))
 
 
+def test_an_optimiser_unlike_torchs_says_nothing_of_eta_and_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "step-9", {"model": {"w": torch.ones(2)}, "optimizer": {"param_groups": 3}}, None)
+    with pytest.raises(ValueError, match="no eta for checkpoint"):
+        find_checkpoints(folder)
+    assert find_checkpoints(folder, eta=[0.1])[0].weights().keys() == {"w"}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_tensors_that_two_ranks_wrote_are_put_together_exactly(tmp_path: Path) -> None:
@@ -185,6 +192,16 @@ def test_a_piece_that_would_run_code_is_refused_and_does_not(tmp_path: Path) -> 
     assert not made.exists()
 
 
+def test_a_number_that_was_harmed_is_refused(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    path = folder / "__0_0.distcp"
+    content = path.read_bytes()
+    k = content.index(torch.arange(6.0).numpy().tobytes())
+    path.write_bytes(content[:k] + b"\1" + content[k + 1 :])
+    with pytest.raises(ValueError, match=r"__0_0.distcp cannot be read.* has another checksum than when it was saved"):
+        find_checkpoints(folder)[0].weights()
+
+
 def change(folder: Path, edit: Callable[[Any], Any]) -> None:
     path = folder / ".metadata"
     content = pickle.loads(path.read_bytes())
@@ -243,6 +260,7 @@ HARMS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "not stored": (lambda c: c.storage_data.clear(), "KeyError"),
     "no metadata": (lambda c: {"model": 1}, "expected Metadata, got"),
     "odd names": (lambda c: c.planner_data.update({"model.w": ((1,),)}), "the place of 'model.w' is"),
+    "two at one place": (lambda c: c.planner_data.update({"model.w": ("model", "b")}), "the place of 'model.b' is"),
     "inside another": (
         lambda c: c.planner_data.update({"model.w": ("model", "b", "w")}),
         r"two entries are at, or within, \('model', 'b",
