@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from sdi.inputs.unwrap import unwrapped_model
 from sdi.loop import Loop
 from sdi.printable import html_table
 from sdi.sketch.sketch_map import SketchMap
@@ -94,6 +95,7 @@ def coverage(model: nn.Module, loss: Loss, batch: Any, *, loop: Loop, sketch: Sk
     batch: a batch as `loss` takes it. loop: the parameters to cover, and the module whose call begins a step.
     sketch: the sketch to name in the table; by default gradients are kept whole.
     """
+    model = unwrapped_model(model)
     body = find_body(model, loop)
     sketch = SketchMap.keep(body.shapes) if sketch is None else sketch
     sketch.check_shapes(body.shapes)

@@ -19,6 +19,7 @@ from sdi.arguments import one_of
 from sdi.errors import AuditError, CoverageError
 from sdi.inputs.batches import is_array, leaves, take_examples
 from sdi.inputs.settings import AUDITS
+from sdi.inputs.unwrap import unwrapped_model
 from sdi.loop import Loop
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
@@ -39,7 +40,8 @@ ALONE = 0.002  # of the examples of later batches are run alone, too: that losse
 class Featurizer:
     """Batches -> Features, for one model, loss and loop: `Featurizer(model, loss, loop=loop)(batch, ids)`.
 
-    model: an `nn.Module`. loss: a function of model and batch that returns one value per example.
+    model: an `nn.Module`; of a wrapped one (DistributedDataParallel, torch.compile) the plain model inside, with which
+    `loss` is called. loss: a function of model and batch that returns one value per example.
     loop: the body, and the module whose call begins a step. sketch: one per body parameter; None keeps gradients whole.
     steps: False sums over loop steps.
     memory: "hooks" keeps the activations of the whole loop; "recompute" only the inputs of its units; "auto" takes
@@ -65,6 +67,7 @@ class Featurizer:
         budget: int | None = None,
     ) -> None:
         one_of("audit", audit, AUDITS)
+        model = unwrapped_model(model)
         self.model, self.loss, self.loop, self.steps, self.audit = model, loss, loop, steps, audit
         self.body = find_body(model, loop)
         self.sketch = SketchMap.keep(self.body.shapes) if sketch is None else sketch

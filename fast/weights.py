@@ -10,16 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from sdi.inputs.match_weights import match_names
+from sdi.inputs.unwrap import unwrapped_model
 from sdi.loop import Loop
 
 from .follow.body import find_body
 
 
 def with_weights(model: nn.Module, weights: Mapping[str, Any]) -> nn.Module:
-    """The model itself, with these weights copied into its parameters and buffers.
+    """The model itself (the plain one, if it is wrapped), with these weights copied into its parameters and buffers.
 
     weights: tensors by name; of tied parameters, one is enough. Missing or misshapen ones are refused before any copy.
     """
+    model = unwrapped_model(model)
     own = _tensors(model)
     given = dict(weights)
     for name in own.keys() - given.keys():
@@ -59,7 +61,7 @@ def weights_kept(model: nn.Module) -> Iterator[None]:
 
 def body_shapes(model: nn.Module, loop: Loop) -> dict[str, tuple[int, ...]]:
     """The shape of every body parameter, by name. model: an `nn.Module`. loop: which of its parameters are the body."""
-    return find_body(model, loop).shapes
+    return find_body(unwrapped_model(model), loop).shapes
 
 
 def _is_tied(x: Tensor, y: Tensor) -> bool:

@@ -11,6 +11,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from sdi.inputs.calls import Call, Calls
+from sdi.inputs.unwrap import unwrapped_model
 
 from ..guard.restore_model import unharmed
 
@@ -33,6 +34,7 @@ def record_calls(model: nn.Module, loss: Callable[[Any, Any], Any], batch: Any) 
 
     model: an `nn.Module`. loss: a function of model and batch. batch: as the loss takes it.
     """
+    model = unwrapped_model(model)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {model!r}")
     if not callable(loss):

@@ -1,14 +1,16 @@
 """Checkpoints: weights read as tensors only, each with its eta; never a silent default.
 
 A file is safetensors, or a torch file that holds nothing but tensors and plain containers: a state dict, or a dict with
-one under "model", "state_dict" or "model_state_dict" and an optimiser's under "optimizer" or "optimizer_state_dict".
-A folder that Hugging Face's Trainer wrote is a checkpoint, too (`sdi/inputs/trainer_folder.py`).
+one under "model", "state_dict" or "model_state_dict" and an optimiser's under "optimizer", "optimizer_state_dict" or
+"optim".
+A folder that Hugging Face's Trainer wrote is a checkpoint, too (`sdi/inputs/trainer_folder.py`), and so is one of
+torch.distributed.checkpoint, which holds such a dict (`sdi/inputs/dcp_folder.py`).
 
 eta, the weight of a checkpoint, is the learning rate it was trained with. It comes from (the first that is there)
   1. the list given to `attribute(eta=...)`, one number per checkpoint;
   2. a sidecar: FILE with the ending .json beside the checkpoint, {"eta": 0.001} or {"eta": {"core": 0.001, ...}};
   3. the safetensors file's metadata "eta", a number or JSON as in a sidecar, or the torch file's dict, "eta";
-  4. the optimiser's state in the file: the "lr" of its parameter groups;
+  4. the optimiser's state in the file or folder: the "lr" of its parameter groups;
   5. of a Trainer's folder: what trainer_state.json logged at its step, or optimizer.pt, or what was logged last.
 """
 
@@ -17,10 +19,6 @@ from __future__ import annotations
 import glob
 import json
 import math
-import pickle
-import re
-import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,14 +28,14 @@ from typing import Any
 
 from sdi.files import expand, sha256
 from sdi.inputs.batches import natural
-from sdi.inputs.match_weights import unwrapped
-from sdi.inputs.torch_archive import check_storages, is_mappable
+from sdi.inputs.dcp_folder import PIECES, dcp_sha256, is_dcp_folder, read_dcp, read_rates, read_values
+from sdi.inputs.dcp_metadata import METADATA, Entry
+from sdi.inputs.torch_archive import load_torch
 from sdi.inputs.trainer_folder import OPTIMISER, folder_sha256, folder_weights, is_trainer_folder, logged_eta
+from sdi.inputs.unwrap import unwrapped_names
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")
-OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser")
-DCP = ".metadata"  # in a folder of torch.distributed.checkpoint: a pickle
-PICKLES = (b"\x80", b"(", b"c", b"}", b"]", b")")  # how a file begins that is a pickle; what is in it, torch looks at
+OPTIMISER_KEYS = ("optimizer", "optimizer_state_dict", "optimiser", "optim")
 
 Eta = float | dict[str, float]  # one number, or one per parameter (or module) name
 
@@ -46,9 +44,9 @@ Eta = float | dict[str, float]  # one number, or one per parameter (or module) n
 class Checkpoint:
     """A checkpoint's file, its weight and its fingerprint. `weights` reads it."""
 
-    path: Path  # a file, or a folder of a Trainer
+    path: Path  # a file, or a folder of a Trainer or of torch.distributed.checkpoint
     eta: Eta  # its weight in scores: the learning rate, one for all parameters or one per name
-    fingerprint: str  # sha256 of the file, or of the weights in the folder
+    fingerprint: str  # sha256 of the file, or of the weights in the folder with all that is in their files
 
     @property
     def key(self) -> str:
@@ -57,7 +55,7 @@ class Checkpoint:
 
     def weights(self) -> dict[str, Any]:
         """The tensors of the model, by name."""
-        return folder_weights(self.path) if self.path.is_dir() else _read(self.path)[0]()
+        return folder_weights(self.path) if is_trainer_folder(self.path) else _read(self.path)[0]()
 
     def load_into(self, model: Any, backend: Any) -> Any:
         """The model with these weights. model: what `backend` works on. backend: a module from `sdi.backend`.
@@ -102,7 +100,7 @@ def find_checkpoints(
     for pattern in patterns:
         path = str(expand(pattern))
         found = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True), key=natural)
-        found = [path] if is_trainer_folder(Path(path)) else found
+        found = [path] if _is_folder(Path(path)) else found
         files = [Path(p) for p in found if _is_checkpoint(Path(p))]
         if not files:
             raise ValueError(f"checkpoints: {str(pattern)!r} names no file{_instead(found)}")
@@ -129,28 +127,33 @@ def find_checkpoints(
 
 
 def _is_checkpoint(path: Path) -> bool:
-    return is_trainer_folder(path) or (path.is_file() and path.suffix != ".json")
+    return _is_folder(path) or (path.is_file() and path.suffix not in (".json", PIECES))
+
+
+def _is_folder(path: Path) -> bool:
+    return is_trainer_folder(path) or is_dcp_folder(path)
 
 
 def _fingerprint(path: Path) -> str:
-    return folder_sha256(path) if path.is_dir() else sha256(path)
+    if is_trainer_folder(path):
+        return folder_sha256(path)
+    return dcp_sha256(path) if path.is_dir() else sha256(path)
 
 
 def _instead(found: Sequence[str]) -> str:
     """A clause that says what to name instead, if a pattern matched a folder or the index of a split checkpoint."""
     for path in found:
-        if (Path(path) / DCP).is_file():
-            return (
-                f", but a folder of torch.distributed.checkpoint, whose {DCP} could run code when loaded; if you trust "
-                f"it, make one file of it: python -m torch.distributed.checkpoint.format_utils dcp_to_torch {path} "
-                f"{Path(path).with_suffix('.pt')}"
-            )
         if Path(path).is_dir():
             return f", but a folder; name the files in it, such as {str(Path(path) / '*.safetensors')!r}"
         if path.endswith(".index.json"):
             return (
                 f" that can be read: {Path(path).name} is the index of a checkpoint in several files; name the "
                 "folder that holds it"
+            )
+        if path.endswith(PIECES):
+            return (
+                f" that can be read: {Path(path).name} is a part of a torch.distributed.checkpoint; name the folder "
+                f"that holds it and {METADATA}"
             )
     return ""
 
@@ -165,7 +168,7 @@ def read_eta(path: Path) -> Any:
             raise ValueError(f"sidecar {sidecar} is not JSON: {error}") from None
         if isinstance(content, dict) and "eta" in content:
             return content["eta"]
-    _, extra = _read_folder(path) if path.is_dir() else _read(path)
+    _, extra = _read_trainer(path) if is_trainer_folder(path) else _read(path)
     if "eta" in extra:
         return extra["eta"]
     if "optimiser" in extra:
@@ -176,12 +179,12 @@ def read_eta(path: Path) -> Any:
     )
 
 
-def _read_folder(folder: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+def _read_trainer(folder: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
     """As `_read`, of a Trainer's folder: the rate of its own step, else the optimiser's state, else the last logged."""
     logged = logged_eta(folder)
     state = folder / OPTIMISER
     if (logged is None or not logged[1]) and state.is_file():
-        return partial(folder_weights, folder), {"optimiser": _load_torch(state)}
+        return partial(folder_weights, folder), {"optimiser": load_torch(state)}
     return partial(folder_weights, folder), {} if logged is None else {"eta": logged[0]}
 
 
@@ -198,17 +201,17 @@ def _optimiser_eta(state: Any, path: Path) -> Eta:
             "make it from model.named_parameters(), or give eta as {name: rate} in a sidecar, or eta=[...]"
         )
     named = {name: rate for group, rate in zip(groups, rates, strict=True) for name in group["param_names"]}
-    return dict(zip(unwrapped(named), named.values(), strict=True))
+    return dict(zip(unwrapped_names(named), named.values(), strict=True))
 
 
 def shows_adam(path: Path) -> bool:
     """Whether the optimiser's state in a checkpoint holds second moments, as Adam's and AdamW's do."""
     optimiser: Any = None
-    if path.is_file():
+    if path.is_file() or is_dcp_folder(path):
         optimiser = _read(path)[1].get("optimiser")
     elif (path / OPTIMISER).is_file():
         with suppress(ValueError):  # of a Trainer's folder, where nothing else may have to be read from it
-            optimiser = _load_torch(path / OPTIMISER)
+            optimiser = load_torch(path / OPTIMISER)
     state = optimiser.get("state", {}) if isinstance(optimiser, Mapping) else {}
     rows = state.values() if isinstance(state, Mapping) else ()
     return any(isinstance(row, Mapping) and "exp_avg_sq" in row for row in rows)
@@ -246,57 +249,46 @@ def _read(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
             with suppress(ValueError):
                 extra["eta"] = json.loads(extra["eta"])
         return partial(load_file, path), extra
-    return _read_torch(path)
-
-
-def _load_torch(path: Path) -> Any:
-    """The content of a torch file, if it is nothing but tensors and plain containers."""
-    import torch
-
-    with path.open("rb") as file:
-        head = file.read(8)
-    if b"PK".startswith(head[:2]) and not zipfile.is_zipfile(path):
-        raise ValueError(f"checkpoint {path} cannot be read: it was truncated")
-    if not head.startswith((b"PK", *PICKLES)):
-        raise ValueError(
-            f"checkpoint {path} cannot be read: it begins with {head!r}, so torch.save did not write it; save the "
-            "state dict with torch.save, or as .safetensors"
-        )
-    try:
-        with warnings.catch_warnings():  # of protocols and layouts: what matters is what comes out
-            warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(path))
-        check_storages(path)  # before any number is read
-    except Exception as error:  # of any kind: the file may hold any bytes
-        words = " ".join(str(error).split())
-        # torch wraps its reason in advice to switch the protection off.
-        reason = re.split("trusted source. |WeightsUnpickler error: ", words)[-1]
-        reason = re.split(" Please | Check ", reason)[0][:200]
-        if isinstance(error, pickle.UnpicklingError) and re.search("unsupported|GLOBAL|blocked", words, re.IGNORECASE):
-            raise ValueError(
-                f"checkpoint {path} is refused, because it holds more than tensors and could run code when loaded; "
-                f"save the state dict alone, best as safetensors ({reason})"
-            ) from None
-        raise ValueError(f"checkpoint {path} cannot be read, it may be truncated: {reason}") from None
-    return content
+    return _read_dcp(path) if path.is_dir() else _read_torch(path)
 
 
 def _read_torch(path: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
     import torch
 
-    content = _load_torch(path)
+    tensors, extra = _parts(path, load_torch(path), lambda value: isinstance(value, torch.Tensor))
+    return lambda: tensors, extra
+
+
+def _read_dcp(folder: Path) -> tuple[Callable[[], dict[str, Any]], dict[str, Any]]:
+    content = read_dcp(folder)
+    while (
+        len(content) == 1
+        and isinstance(inner := next(iter(content.values())), dict)
+        and not content.keys() & MODEL_KEYS
+    ):
+        content = inner  # a dict around all
+    entries, extra = _parts(folder, content, lambda value: isinstance(value, Entry) and value.is_tensor)
+    if "eta" in extra:
+        extra["eta"] = read_values(extra["eta"])
+    with suppress(AttributeError, TypeError, KeyError):  # an optimiser that is not like torch's says nothing
+        extra["optimiser"] = read_rates(extra.pop("optimiser"))
+    return lambda: {name: entry.read() for name, entry in entries.items()}, extra
+
+
+def _parts(path: Path, content: Any, is_tensor: Callable[[Any], bool]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is in a checkpoint's dict: the model's tensors by name, {"eta": ..., "optimiser": ...} where it has them."""
     if not isinstance(content, Mapping):
         raise ValueError(f"checkpoint {path} must hold a state dict, got {type(content).__name__}")
     state = next((content[key] for key in MODEL_KEYS if isinstance(content.get(key), Mapping)), content)
     optimiser = next((content[key] for key in OPTIMISER_KEYS if isinstance(content.get(key), Mapping)), None)
     extra: dict[str, Any] = {} if optimiser is None else {"optimiser": optimiser}
     # Among the tensors of a state dict, a tensor of this name is a parameter.
-    if "eta" in content and not (state is content and isinstance(content["eta"], torch.Tensor)):
+    if "eta" in content and not (state is content and is_tensor(content["eta"])):
         extra["eta"] = content["eta"]
-    tensors = {str(name): value for name, value in state.items() if isinstance(value, torch.Tensor)}
+    tensors = {str(name): value for name, value in state.items() if is_tensor(value)}
     if not tensors:
         keys = list(content)[:10]
         raise ValueError(
             f"checkpoint {path} must hold tensors, at the top or under one of {MODEL_KEYS}, got only {keys}"
         )
-    return lambda: tensors, extra
+    return tensors, extra

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-WRAPPERS = ("module.", "_orig_mod.")  # what distributed training and torch.compile put before every name
+from sdi.inputs.unwrap import unwrapped_names
 
 
 def match_names(
@@ -18,8 +18,8 @@ def match_names(
     >>> match_names({"module.w": 1.0}, {"w": ()})
     {'w': 1.0}
     """
-    own = dict(zip(unwrapped(shapes), shapes, strict=True))
-    found = {own.get(bare, bare): w for bare, w in zip(unwrapped(weights), weights.values(), strict=True)}
+    own = dict(zip(unwrapped_names(shapes), shapes, strict=True))
+    found = {own.get(bare, bare): w for bare, w in zip(unwrapped_names(weights), weights.values(), strict=True)}
     missing = [name for name in shapes if name not in found]
     unexpected = [name for name in found if name not in shapes]
     if missing or unexpected:
@@ -38,18 +38,6 @@ def match_names(
     if wrong:
         raise ValueError("the checkpoint does not fit the model: " + "; ".join(wrong[:10]))
     return found
-
-
-def unwrapped(names: Iterable[str]) -> list[str]:
-    """Names without the prefixes of wrappers ("module.", "_orig_mod."), as far as all names share them.
-
-    >>> unwrapped(["module._orig_mod.a", "module._orig_mod.b"]), unwrapped(["module.a", "b"])
-    (['a', 'b'], ['module.a', 'b'])
-    """
-    bare = list(names)
-    while bare and (shared := [w for w in WRAPPERS if all(name.startswith(w) for name in bare)]):
-        bare = [name.removeprefix(shared[0]) for name in bare]
-    return bare
 
 
 def _some(names: list[str], most: int = 10) -> str:

@@ -20,6 +20,7 @@ from jaxtyping import Int
 from sdi.arguments import number, one_of
 from sdi.inputs.batches import Examples, count_examples, in_order, name_examples
 from sdi.inputs.fingerprint import loop_names, loss_fingerprint, model_fingerprint
+from sdi.inputs.unwrap import unwrapped_model
 from sdi.loop import Loop, check_loop
 from sdi.retraining.optimisers import Optimiser, check_optimiser, describe_optimiser
 
@@ -100,8 +101,8 @@ class TrainingRun:
         if hasattr(self.model, "named_parameters"):
             from copy import deepcopy
 
-            return deepcopy(self.model)
-        return self.model()
+            return deepcopy(unwrapped_model(self.model))
+        return unwrapped_model(self.model())
 
     def batch(self, k: int) -> Examples:
         """Batch k with the ids of its examples."""

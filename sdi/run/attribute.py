@@ -21,6 +21,7 @@ from sdi.inputs.checkpoints import Checkpoint, find_checkpoints, shows_adam
 from sdi.inputs.fingerprint import loop_names, loss_fingerprint, loss_parts, model_fingerprint
 from sdi.inputs.frozen import frozen_note
 from sdi.inputs.settings import Settings, SettingsArguments, changed, takes_settings
+from sdi.inputs.unwrap import unwrapped_model
 from sdi.loop import Loop, check_loop
 from sdi.result.result import Result
 from sdi.result.score_store import score
@@ -63,7 +64,8 @@ def attribute(
 ) -> Result:
     """Influence of every training example on every loop step of every query, summed over checkpoints.
 
-    model: any `nn.Module` (a `sdi.reference` model with backend="reference"). It leaves as it came.
+    model: any `nn.Module` (a `sdi.reference` model with backend="reference"). It leaves as it came. Of a wrapped one
+        (DistributedDataParallel, torch.compile) the plain model inside is used, with its names, also by `loss`.
     loss: a function of the model and a batch that returns one value per example.
     loop: whose parameters are traced, and which module's call begins a step.
     checkpoints: files of weights, by paths or patterns, each with its eta.
@@ -83,6 +85,7 @@ def attribute(
     check_loop(loop)
     if not callable(loss):
         raise TypeError(f"loss must be a function of the model and a batch, got {loss!r}")
+    model = unwrapped_model(model)
     points = find_checkpoints(checkpoints, eta)
     for name, loader in (("train", train), ("query", query)):
         if isinstance(loader, Iterator) and len(points) * settings.repeats > 1:

@@ -18,6 +18,7 @@ from sdi.inputs.checkpoints import Checkpoint
 from sdi.inputs.config import Config, read_config, save_run
 from sdi.inputs.script import Script, load_script
 from sdi.inputs.settings import Settings
+from sdi.inputs.unwrap import unwrapped_model
 from sdi.result.result import Result
 from sdi.result.score_store import score as score_store
 from sdi.run.attribute import attribute, average, make_stores, run_info, store_config
@@ -80,7 +81,7 @@ class Run:
         model = self.script.model()
         if model is None:
             raise ValueError(f"model() in {self.config.script} must return a model, got None; does it lack a return?")
-        return model
+        return unwrapped_model(model)
 
     @cached_property
     def loaders(self) -> dict[str, Loader]:

@@ -109,25 +109,6 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         find_checkpoints([])
 
 
-@pytest.mark.filterwarnings("ignore")  # of torch's own
-def test_a_folder_of_torch_distributed_checkpoint_is_refused_and_what_is_advised_instead_loads(tmp_path: Path) -> None:
-    from torch.distributed.checkpoint import save
-    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
-
-    state = make_model().state_dict()
-    save({"model": state}, checkpoint_id=tmp_path / "step-9", no_dist=True)
-    (tmp_path / "step-9.json").write_text('{"eta": 0.5}')
-    with pytest.raises(
-        ValueError, match=r"but a folder of torch.distributed.checkpoint, .* dcp_to_torch .*/step-9 .*9.pt$"
-    ):
-        find_checkpoints(tmp_path / "step-9")
-    dcp_to_torch_save(tmp_path / "step-9", tmp_path / "step-9.pt")
-    (point,) = find_checkpoints(tmp_path / "step-9.pt")
-    assert point.eta == 0.5
-    assert all(torch.equal(tensor, state[name]) for name, tensor in point.weights().items())
-    assert len(point.weights()) == len(state)
-
-
 @pytest.mark.parametrize("form", ["safetensors", "pt"])
 @pytest.mark.parametrize("backend", ["fast", "exact"])
 def test_a_checkpoint_that_changes_while_the_run_is_going_is_refused(world: World, form: str, backend: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -91,3 +92,11 @@ def test_a_tensor_that_reaches_beyond_its_storage_is_refused(tmp_path: Path) -> 
 
     with pytest.raises(ValueError, match=r"a.pt cannot be read, it may be truncated"):
         weights(rewritten(saved(tmp_path), one_less))
+
+
+def test_a_file_that_says_it_goes_on_in_another_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    ends = b"PK\x06\x07" + struct.pack("<LQL", 0, 0, 2), b"PK\x05\x06" + bytes(18)
+    path.write_bytes(b"PK\x03\x04" + bytes(60) + b"".join(ends))
+    with pytest.raises(ValueError, match=r"^checkpoint .*/a.pt cannot be read: it was truncated$"):
+        weights(path)
