@@ -135,7 +135,7 @@ def _layout(folder: Path, metadata: Mapping[str, Any]) -> dict[Place, Entry]:
         dtype = tensor["properties"].state[0].kind
         chunks = [_fields(chunk, "ChunkStorageMetadata") for chunk in tensor["chunks"]]
         spots = [(_size(chunk["offsets"]), _size(chunk["sizes"])) for chunk in chunks]
-        pieces = [Piece(*stored[name, start], start, shape) for start, shape in spots if math.prod(shape)]
+        pieces = [Piece(*stored[name, start], start, shape) for start, shape in spots]
         layout[place] = _checked(Entry(folder, name, tuple(pieces), _size(tensor["size"]), dtype))
     return layout
 

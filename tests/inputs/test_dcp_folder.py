@@ -76,7 +76,10 @@ def test_eta_is_the_optimisers_or_the_saved_one_and_asked_for_where_there_is_non
     model = nn.Linear(3, 2)
     optimiser = adam(model, 0.1, 0.2)
     rates = {"weight": 0.1, "bias": 0.2}
-    state, moments = get_state_dict(model, optimiser)
+    unnamed = torch.optim.Adam([{"params": [model.weight], "lr": 0.1}, {"params": [model.bias], "lr": 0.2}])
+    unnamed.step()
+    state, moments = get_state_dict(model, unnamed)
+    assert "param_names" not in moments["param_groups"][0]
     flat = get_state_dict(model, optimiser, options=StateDictOptions(flatten_optimizer_state_dict=True))[1]
     for k, (content, eta) in enumerate(
         (
