@@ -190,7 +190,11 @@ def _read_trainer(folder: Path) -> tuple[Callable[[], dict[str, Any]], dict[str,
 
 def _optimiser_eta(state: Any, path: Path) -> Eta:
     groups = state.get("param_groups", []) if isinstance(state, Mapping) else []
-    rates = [float(group["lr"]) for group in groups if "lr" in group]
+    try:
+        rates = [float(group["lr"]) for group in groups if "lr" in group]
+    except (TypeError, ValueError, RuntimeError) as error:  # a file may hold anything
+        words = f"the optimiser's state in {path} has odd learning rates ({str(error)[:80]}); give eta=[...]"
+        raise ValueError(words) from None
     if len(rates) != len(groups) or not rates:
         raise ValueError(f"the optimiser's state in {path} has no learning rates; give eta=[...]")
     if len(set(rates)) == 1:

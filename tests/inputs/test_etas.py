@@ -231,3 +231,12 @@ def test_a_run_notes_that_adam_trained_it(tmp_path: Path, kind: Any, noted: bool
     (folder / "optimizer.pt").write_bytes(b"no pickle")
     assert not shows_adam(folder)
     assert not shows_adam(tmp_path / "gone")
+
+
+@pytest.mark.parametrize("groups", [[{"lr": [0.1, 0.2]}], [{"lr": torch.ones(2)}], [{"lr": "fast"}], [7], 7])
+def test_an_odd_learning_rate_is_refused_and_eta_can_be_given(tmp_path: Path, groups: Any) -> None:
+    content = {"model": {"w": torch.ones(2)}, "optimizer": {"state": {}, "param_groups": groups}}
+    path = save_torch(tmp_path / "a.pt", content)
+    with pytest.raises(ValueError, match=r"the optimiser's state in .*; give eta=\[\.\.\.\]"):
+        find_checkpoints(path)
+    assert find_checkpoints(path, [0.1])[0].eta == 0.1
