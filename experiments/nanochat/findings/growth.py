@@ -92,7 +92,7 @@ def left_by_jump(share: Sequence[float]) -> float:
     0.36
     """
     y = np.asarray(share)
-    return float(1 - y[-1] ** 2 / (y**2).sum())
+    return float(_left(y[None], np.eye(len(y))[-1])[0])
 
 
 def left_by(profiles: Float[Array, "q tau"], curve: Float[Array, "tau"], draws: int, seed: int) -> Numbers:
@@ -103,13 +103,13 @@ def left_by(profiles: Float[Array, "q tau"], curve: Float[Array, "tau"], draws: 
     mean = profiles.mean(axis=0)
     if not mean.any() or not np.any(curve):
         return {"share": None, "low": None, "high": None}
+    low, high = np.percentile(_left(resampled(profiles, draws, seed), curve), [2.5, 97.5]).tolist()
+    return {"share": float(_left(mean[None], curve)[0]), "low": low, "high": high}
+
+
+def _left(y: Float[Array, "k tau"], curve: Float[Array, "tau"]) -> Float[Array, "k"]:
     unit = np.asarray(curve) / np.linalg.norm(curve)
-
-    def left(y: Float[Array, "k tau"]) -> Float[Array, "k"]:
-        return np.asarray(1 - (y @ unit) ** 2 / (y**2).sum(axis=1))
-
-    low, high = np.percentile(left(resampled(profiles, draws, seed)), [2.5, 97.5]).tolist()
-    return {"share": float(left(mean[None])[0]), "low": low, "high": high}
+    return np.asarray(1 - (y @ unit) ** 2 / (y**2).sum(axis=1))
 
 
 def _best(y: Float[Array, "k tau"], curves: Float[Array, "c tau"]) -> tuple[Array, Float[Array, "k"]]:

@@ -54,11 +54,11 @@ def _tries(subject: Subject) -> Iterator[Try]:
             drawn = [subject.draw(k, shape, m) for k in range(seeds)]
         except ValueError:
             continue  # a size that the class refuses
-        yield _hidden(drawn, _maps(subject, drawn)), _case(subject, shape, m, "core.weight")
+        yield _hidden(drawn, _maps(subject, drawn)), _case(subject, shape, m, "core.weight", seeds)
     for shape in reversed(subject.shapes):
         for name in NAMES:
             drawn = [subject.draw(k, shape, name=name) for k in range(SEEDS)]
-            case = _case(subject, shape, subject.m, name)
+            case = _case(subject, shape, subject.m, name, SEEDS)
             if drawn[0].variance_factor() == 0:
                 yield None, case  # it has no randomness, or needs none: `protocol` has looked
                 continue
@@ -117,7 +117,7 @@ def _periods(subject: Subject) -> Iterator[Try]:
     yield None, case
     for one in subject.drawn((MANY,)):
         if one.variance_factor() > 0:
-            yield _key_is_short(subject), _case(subject, *MANY, NAMES[0])
+            yield _key_is_short(subject), f"shape {MANY[0]}, m={MANY[1]}, name {NAMES[0]!r}"
 
 
 def _key_is_short(subject: Subject) -> str | None:
@@ -156,5 +156,5 @@ def _hidden(drawn: list[Any], maps: list[bytes]) -> str | None:
     return None
 
 
-def _case(subject: Subject, shape: Shape, m: int, name: str) -> str:
-    return f"shape {shape}, m={m}, name {name!r}, {SEEDS} seeds from {subject.seed * BLOCK} on"
+def _case(subject: Subject, shape: Shape, m: int, name: str, seeds: int) -> str:
+    return f"shape {shape}, m={m}, name {name!r}, {seeds} seeds from {subject.seed * BLOCK} on"

@@ -1,8 +1,8 @@
-"""Right sketches to derive from: Count (signed buckets of the flattened parameter) and Dense (a table of floats)."""
+"""Right sketches to derive from: Count (signed buckets of the flattened parameter), Dense (a table of floats), Mask."""
 
 from __future__ import annotations
 
-from math import prod
+from math import prod, sqrt
 
 import numpy as np
 
@@ -150,6 +150,26 @@ class Dense(Flat):
         kind = rows.dtype if rows.dtype.kind == "f" else np.dtype(np.float64)
         with np.errstate(over="ignore"):
             return (rows.astype(np.float64) @ self.table.T.astype(np.float64) * self.scale).astype(kind)
+
+
+class Mask(Flat):
+    """Some entries, times sqrt(D / m). A subclass says in `draw` which."""
+
+    def __init__(self, shape, index):
+        self._shape, self.m, self.index = tuple(shape), len(index), index
+
+    @classmethod
+    def of_tables(cls, shape, m, tables):
+        return cls(shape, tables["index"])
+
+    def tables(self):
+        return {"index": self.index}
+
+    def sums(self, rows):
+        return rows[:, self.index] * sqrt(prod(self.shape) / self.m)
+
+    def variance_factor(self):
+        return (prod(self.shape) - self.m) / self.m
 
 
 def chance(words):

@@ -6,7 +6,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from fourth_sceptic.base import Dense, Flat, chance
+from fourth_sceptic.base import Dense, Mask, chance
 from sdi.sketch.hashing import bits, normals, sign_bits
 from sdi.sketch.protocol import check_m, check_shape
 from sdi.sketch.shipped.hadamard import HadamardSketch
@@ -56,11 +56,8 @@ class HadamardRowSignsOnly(HadamardSketch):
             yield p / total, cls(one.out_signs, one.in_signs, one.out_at, one.in_at, one.of)
 
 
-class MaskWithReplacement(Flat):
+class MaskWithReplacement(Mask):
     """Entries are chosen with replacement, with the claim (D - m) / m of a choice without."""
-
-    def __init__(self, shape, index):
-        self._shape, self.m, self.index = tuple(shape), len(index), index
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
@@ -68,16 +65,3 @@ class MaskWithReplacement(Flat):
         shape = check_shape(shape, cls.__name__)
         d = prod(shape)
         return cls(shape, (bits(min(m, d), seed, name, "mask") % np.uint64(d)).astype(np.int64))
-
-    @classmethod
-    def of_tables(cls, shape, m, tables):
-        return cls(shape, tables["index"])
-
-    def tables(self):
-        return {"index": self.index}
-
-    def sums(self, rows):
-        return rows[:, self.index] * sqrt(prod(self.shape) / self.m)
-
-    def variance_factor(self):
-        return (prod(self.shape) - self.m) / self.m

@@ -7,7 +7,7 @@ from math import prod, sqrt
 import numpy as np
 from scipy.fft import dct
 
-from fourth_sceptic.base import Dense, Flat, chance
+from fourth_sceptic.base import Dense, Flat, Mask, chance
 from sdi.sketch.hashing import bits, distinct, draw_signs, normals, sign_bits
 from sdi.sketch.protocol import check_m, check_shape
 
@@ -106,11 +106,8 @@ class CosineTransform(Flat):
         return 6 * (d - self.m) / (max(d - 1, 1) * self.m)
 
 
-class SystematicMask(Flat):
+class SystematicMask(Mask):
     """Right: every (D / m)-th entry from one random start, times sqrt(D / m): each has probability m / D."""
-
-    def __init__(self, shape, index):
-        self._shape, self.m, self.index = tuple(shape), len(index), index
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
@@ -119,19 +116,6 @@ class SystematicMask(Flat):
         k = min(int(m), d)
         start = chance(bits(1, seed, name, "start"))
         return cls(shape, np.minimum(((start + np.arange(k)) * (d / k)).astype(np.int64), d - 1))
-
-    @classmethod
-    def of_tables(cls, shape, m, tables):
-        return cls(shape, tables["index"])
-
-    def tables(self):
-        return {"index": self.index}
-
-    def sums(self, rows):
-        return rows[:, self.index] * sqrt(prod(self.shape) / self.m)
-
-    def variance_factor(self):
-        return (prod(self.shape) - self.m) / self.m
 
 
 class SignedPermutation(Flat):
