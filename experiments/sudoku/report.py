@@ -35,12 +35,18 @@ def _how(summary: dict[str, Any]) -> str:
     cpu = [f"{run['training']['cpu'] / 60:.0f}" for run in runs]
     analysis = sum(run["seconds"] for run in runs) + summary["controls"]["seconds"]
     every = "after every loop step" if s["every"] else "after the last loop step"
+    renamed = ""
+    if s["relabel"]:
+        renamed = (
+            "Each time a board is met in training, its digits are renamed at random; influence is that of the board in "
+            "its own digits. "
+        )
     return (
         f"    {summary['command']}\n\n"
         f"Configuration `{s['config']}`: {_boards(s)}, the easiest "
         f"{share(s['train_share'])} for training; d={s['d']}, {s['heads']} heads, one block, {s['loops']} loop steps "
         f"on average (Poisson log-normal, at most {2 * s['loops']}; at the beginning {s['first_loops']} on average), "
-        f"loss {every}; AdamW at {s['rate']:g}, batch {s['batch']}, {s['updates']} updates. Influence at {s['loops']} "
+        f"loss {every}; AdamW at {s['rate']:g}, batch {s['batch']}, {s['updates']} updates. {renamed}Influence at {s['loops']} "
         f"loop steps, m={s['m']}, over {len(runs[0]['checkpoints'])} checkpoints; the last "
         f"holds averaged weights. Seeds {', '.join(summary['seeds'])}. Training took {', '.join(wall)} "
         f"minutes of wall time ({', '.join(cpu)} of CPU time on one thread), analyses {analysis / 60:.0f} minutes. "

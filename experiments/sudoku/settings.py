@@ -24,6 +24,7 @@ class Settings(ExperimentSettings):
     satnet: bool = False  # SATNet's boards instead
     train_share: float = 0.8  # the easiest are trained on, the hardest are the test
     labels: str = "true"  # or "permuted": every board has the solution of another one as difficult, for a control
+    relabel: bool = False  # every board has its digits renamed at random each time it is met in training
     d: int = 64
     heads: int = 4
     scale: float = 0.05  # of the initial matrices of the block
@@ -67,8 +68,8 @@ CONFIGS: dict[str, Settings] = {
         warmup=1000, check=1000,
     ),
     "full": Settings(
-        config="full", size=9, boards=10000, d=128, loops=8, batch=16, updates=60000, rate=1.5e-3, warmup=200,
-        average=0.995, check=250,
+        config="full", size=9, boards=10000, relabel=True, d=128, loops=8, batch=16, updates=30000, rate=1.5e-3,
+        warmup=200, average=0.995, check=250,
     ),
     "small": Settings(),
     "smoke": Settings(

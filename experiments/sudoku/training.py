@@ -2,6 +2,7 @@
 
 - The number of loop steps is drawn anew for every batch, Poisson log-normal. Its mean grows while the rate is constant:
   the first things to learn need few steps, and few steps are cheap.
+- With `relabel`, the digits of every board are renamed at random each time it is met: the same puzzle in other names.
 - The loss is taken on the blanks, after every loop step or after the last.
 - Weights are averaged over the last updates; the average is what is tested and what the last checkpoint holds.
 - The rate rises, stays, and falls along a cosine over the last updates.
@@ -72,7 +73,10 @@ class Trainer(base.Trainer[Settings, Progress]):
         rows = torch.from_numpy(self.rng.integers(0, len(self.tokens), s.batch))
         self.optimiser.zero_grad()
         loops = base.draw_loops(self.rng, self.mean_loops, s.spread, s.most_loops)
-        loss = self.loss(self.tokens[rows], self.targets[rows], loops)
+        tokens, targets = self.tokens[rows], self.targets[rows]
+        if s.relabel:
+            tokens, targets = relabelled(tokens, targets, self.rng, s.size)
+        loss = self.loss(tokens, targets, loops)
         torch.autograd.backward(loss)
         self.update()
         at.running = 0.98 * at.running + 0.02 * float(loss.detach())
@@ -101,6 +105,23 @@ class Trainer(base.Trainer[Settings, Progress]):
             some = boards.take(np.arange(min(CHECKED, len(boards.puzzle))))
             out[name] = float(solved_at(averaged, some, [s.loops]).mean())
         return out
+
+
+def relabelled(
+    tokens: torch.Tensor, targets: torch.Tensor, rng: np.random.Generator, size: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same boards with their digits renamed, each board by a permutation of its own; blanks stay blank.
+
+    tokens: (n, cells), 0 for a blank, else the digit. targets: (n, cells), the solution's digits less one.
+
+    >>> tokens, targets = torch.tensor([[1, 0, 2, 0]]), torch.tensor([[0, 1, 1, 0]])
+    >>> new, solution = relabelled(tokens, targets, np.random.default_rng(3), 2)
+    >>> new.tolist(), solution.tolist()
+    ([[2, 0, 1, 0]], [[1, 0, 0, 1]])
+    """
+    names = torch.from_numpy(rng.permuted(np.tile(np.arange(size), (len(tokens), 1)), axis=1))
+    with_blank = F.pad(names + 1, (1, 0))  # the token of a blank is 0
+    return with_blank.gather(1, tokens), names.gather(1, targets)
 
 
 def fresh_model(settings: Settings) -> Any:

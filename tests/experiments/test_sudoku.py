@@ -26,7 +26,7 @@ from sdi.experiments.sudoku.findings.analysis import model_of, sampled
 from sdi.experiments.sudoku.influence import influence
 from sdi.experiments.sudoku.report import report
 from sdi.experiments.sudoku.split import split
-from sdi.experiments.sudoku.training import Trainer, fresh_model
+from sdi.experiments.sudoku.training import Trainer, fresh_model, relabelled
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +72,31 @@ def test_the_loss_is_of_blanks_after_every_step_or_the_last(tmp_path):
     assert torch.allclose(trainer.loss(tokens, targets, 3), torch.stack(by_hand).mean(), atol=1e-6)
     trainer.settings = replace(TINY, every=False)
     assert torch.allclose(trainer.loss(tokens, targets, 3), by_hand[-1], atol=1e-6)
+
+
+def test_renamed_boards_are_the_same_puzzles_in_other_names():
+    boards = generate(40, 9)
+    tokens = torch.from_numpy(boards.puzzle.astype(np.int64))
+    targets = torch.from_numpy(boards.solution.astype(np.int64)) - 1
+    new, solution = relabelled(tokens, targets, np.random.default_rng(0), 9)
+    assert ((new == 0) == (tokens == 0)).all()  # blanks stay
+    assert (solution[new > 0] == new[new > 0] - 1).all()  # givens are digits of the solution
+    names = [
+        sorted({(int(a), int(b)) for a, b in zip(*row, strict=True)}) for row in zip(targets, solution, strict=True)
+    ]
+    assert all([a for a, _ in pairs] == sorted(b for _, b in pairs) == list(range(9)) for pairs in names)  # one to one
+    assert len({tuple(b for _, b in pairs) for pairs in names}) > 30  # each board by names of its own
+
+
+def test_training_meets_renamed_boards_only_where_it_is_asked_to(tmp_path, monkeypatch):
+    for relabel in (False, True):
+        trainer = Trainer(tmp_path, replace(TINY, relabel=relabel))
+        met, known = [], {tuple(row) for row in trainer.tokens.tolist()}
+        monkeypatch.setattr(trainer, "loss", lambda tokens, *rest, trainer=trainer, met=met: (
+            met.extend(map(tuple, tokens.tolist())) or Trainer.loss(trainer, tokens, *rest)
+        ))  # fmt: skip
+        trainer.step()
+        assert (set(met) <= known) != relabel
 
 
 def test_answers_are_those_of_the_model_and_givens_stay(tmp_path):
