@@ -1,4 +1,4 @@
-"""meaning: does a step's number predict what retraining does to that step? Parity, small enough to retrain often."""
+"""meaning: does a step's number predict what retraining does to that step? Tasks small enough to retrain often."""
 
 from .experiment import run_experiment
 from .settings import Settings, configuration

@@ -25,9 +25,10 @@ from sdi.run.one_thread import one_thread
 
 from ..base import check_seeds, kept, make_folder, write_json
 from .figure import draw
-from .parity_run import accuracy, parity_run, query_batches
 from .report import report
 from .settings import Settings
+from .tasks import task_of
+from .training import accuracy, training_run
 
 Say = Callable[[str], None]
 CHEAP: dict[str, dict[str, Any]] = {  # arguments of along_training
@@ -49,7 +50,7 @@ def run_experiment(
     check_seeds(seeds)
     make_folder(folder)
     with one_thread():
-        runs = [parity_run(settings, seed) for seed in seeds]
+        runs = [training_run(settings, seed) for seed in seeds]
         places = [folder / f"seed-{seed}" for seed in seeds]
         scores: dict[str, list[Result]] = {name: [] for name in (DERIVATIVE, *CHEAP)}
         each = []
@@ -67,14 +68,20 @@ def run_experiment(
 
         def judged() -> dict[str, Any]:
             found = judge(
-                runs, query_batches(settings), scores, groups=settings.groups, share=settings.share,
+                runs, task_of(settings).queries(settings), scores, groups=settings.groups, share=settings.share,
                 window=settings.window, together=True, qld=settings.qld, folder=folder / "runs",
                 progress=lambda progress: say(f"judging: {progress}"),
             )  # fmt: skip
             return found.to_dict()
 
         judgement = kept(folder / "judgement.json", of, judged)
-    summary = {"command": command, "settings": settings.to_dict(), "seeds": each, "judgement": judgement}
+    summary = {
+        "command": command,
+        "about": task_of(settings).about(settings),
+        "settings": settings.to_dict(),
+        "seeds": each,
+        "judgement": judgement,
+    }
     write_json(folder / "summary.json", summary)
     draw(summary, folder)
     write_whole(folder / "README.md", report(summary).encode())
@@ -85,7 +92,7 @@ def _score(name: str, run: TrainingRun, settings: Settings, place: Path, tell: C
     file = place / f"{name.replace(' ', '-').replace(',', '').replace(chr(39), '')}.safetensors"
     if file.exists():
         return load(file)
-    queries = query_batches(settings)
+    queries = task_of(settings).queries(settings)
     common: dict[str, Any] = {
         "window": settings.window, "together": True, "folder": place.parent / "runs", "progress": tell,
     }  # fmt: skip
@@ -104,7 +111,7 @@ def _seed_figures(settings: Settings, run: TrainingRun, place: Path, made: dict[
     def make() -> dict[str, Any]:
         replay = carried_out(run, run.first(settings.window), place.parent / "runs", lambda progress: None)
         losses = room("fast.training").query_gradients(
-            run, replay.placed, replay.weights, list(read_batches(query_batches(settings), "query")), True
+            run, replay.placed, replay.weights, list(read_batches(task_of(settings).queries(settings), "query")), True
         )
         return {
             "accuracy": accuracy(settings, replay.weights, replay.placed),

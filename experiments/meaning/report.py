@@ -9,6 +9,11 @@ import numpy as np
 from ..base import share, table
 
 BAR = 0.9
+QUERIES = {
+    "parity": "Queries are the mean losses of unseen strings of even and of odd parity.",
+    "sudoku": "Queries are the mean losses of two halves of the hardest boards, none of them trained on.",
+    "language": "Queries are the mean losses of the answers of unseen conversations, one for each source.",
+}
 
 
 def report(summary: dict[str, Any]) -> str:
@@ -20,12 +25,12 @@ def report(summary: dict[str, Any]) -> str:
     parts = [
         "# Does a step's number predict what retraining does to that step?\n",
         f"`{summary['command']}`\n",
-        f"Parity of 2 to {s['longest']} bits, one looped block (d={s['d']}), Adam (eps_root={s['eps_root']:g}), "
-        f"{s['strings']} strings, {s['updates']} updates, float64. Strings are left out of the last {s['window']} "
-        f"updates: {s['groups']} random groups of {share(s['share'])}, {_seeds_text(summary)}. Queries are the "
-        f"mean losses of up to {s['queries']} unseen strings of even and of odd parity. LDS: rank correlation of "
-        "predicted with real changes, with a 95% bootstrap interval over seeds, groups and queries. Cost: CPU seconds "
-        "as a multiple of training through the window; the other scores take dense gradients of examples here.\n",
+        f"The task: {summary['about']}. One looped block (d={s['d']}), Adam (eps_root={s['eps_root']:g}), "
+        f"{s['examples']} examples, {s['updates']} updates, float64. Examples are left out of the last {s['window']} "
+        f"updates: {s['groups']} random groups of {share(s['share'])}, {_seeds_text(summary)}. {QUERIES[s['task']]} "
+        "LDS: rank correlation of predicted with real changes, with a 95% bootstrap interval over seeds, groups and "
+        "queries. Cost: CPU seconds as a multiple of training through the window; the other scores take dense "
+        "gradients of examples here.\n",
         table(heads, rows),
         _seeds(summary),
         _smoothness(judged),
