@@ -3,6 +3,7 @@
 An experiment adds its settings, a task, a model, a `Trainer` with its step, and an analysis.
 """
 
+from .claims import Claim, claims_table
 from .figures import new_figure, save_figure
 from .loop_counts import draw_loops
 from .report import share, table
@@ -12,12 +13,14 @@ from .statistics import wilson
 from .training import Progress, Trainer, TrainerSettings, rate_at, train, write_checkpoint
 
 __all__ = [
+    "Claim",
     "ExperimentSettings",
     "Progress",
     "Trainer",
     "TrainerSettings",
     "check_seeds",
     "checkpoints_in",
+    "claims_table",
     "draw_loops",
     "find_configuration",
     "kept",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import share, table
+from ..base import claims_table, share, table
 from .figure import NAMES
 from .findings.claims import horizons, judge, late_without_training, shown_rho
 from .findings.growth import left_by_jump
@@ -56,10 +56,6 @@ def _minutes(run: dict[str, Any]) -> tuple[float, float]:
 
 
 def _claims(run: dict[str, Any]) -> str:
-    claims = judge(run)
-    rows = [[one.paper, one.here, "reproduced" if one.holds else "**not reproduced**"] for one in claims]
-    missing = [one.paper for one in claims if not one.holds]
-    words = "Not reproduced: " + "; ".join(missing) + "." if missing else "All of them are reproduced."
     many, of = late_without_training(run)
     before = [x["whole"]["last"]["share"] for x in horizons(run, "untrained").values()]
     late = (
@@ -71,8 +67,8 @@ def _claims(run: dict[str, Any]) -> str:
     )
     return (
         "## The paper's claims\n\n"
-        + table(["paper", "here, fine-tuned", ""], rows)
-        + f"\n{words}\n\n{late}No state can say how many steps are *left*, because a state does not depend on the "
+        + claims_table(judge(run), "here, fine-tuned")
+        + f"\n{late}No state can say how many steps are *left*, because a state does not depend on the "
         "horizon (a test holds it): a profile that is aligned to the end comes from the backward pass. What may be "
         "counted is steps *taken*.\n"
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base import share, table
+from ..base import claims_table, share, table
 from .figure import blanks
+from .findings.claims import LEVEL, judge
 from .words import interval, iqr, p_value, rho, times
 
 Rows = list[tuple[str, ...]]
@@ -17,6 +18,7 @@ def report(summary: dict[str, Any]) -> str:
     parts = [
         f"# Sudoku {s['size']}x{s['size']}: loop compute, memorisation, and when influence acts\n",
         _how(summary),
+        _claims(summary, main),
         "![accuracy, energy, stopping, depth, controls](figure.png)\n",
         _accuracy(summary),
         "![training](training.png)\n",
@@ -56,6 +58,19 @@ def _how(summary: dict[str, Any]) -> str:
 
 def _boards(s: dict[str, Any]) -> str:
     return "SATNet's 10000 boards" if s["satnet"] else f"{s['boards']} generated boards"
+
+
+def _claims(summary: dict[str, Any], main: dict[str, Any]) -> str:
+    claims = judge(main, summary["controls"], summary["settings"]["loops"])
+    e = main["at equal loss"]
+    return (
+        "## The paper's claims\n\n"
+        + claims_table(claims, f"here, seed {summary['main']}")
+        + f"\nAn effect counts if a test finds it at {LEVEL:g} and it has the paper's sign. What a control shows, too, "
+        "is no finding about learning. And where larger losses explain an effect, it is none of memory: self-influence "
+        f"goes with blanks by {rho(e['self with blanks'])}, and by {rho(e['self with blanks, loss equal'])} at equal "
+        "loss.\n"
+    )
 
 
 def _accuracy(summary: dict[str, Any]) -> str:
@@ -112,7 +127,7 @@ def _table(summary: dict[str, Any], main: dict[str, Any]) -> str:
          f"{q['found']} of {q['of']} ({q['chance']:.0f} by chance)"),
         ("hard / easy, median self-influence", "2.0", times(t["self"])),
         ("hard / easy, median C(z)", "1.44", times(t["C"])),
-        ("largest gap between TracIn and the sum of its steps", "not stated",
+        ("largest gap between TracIn and the sum of its steps, last checkpoint, 64 boards", "not stated",
          f"{c['largest']:.1e}, of scores up to {c['of']:.1e}"),
     ]  # fmt: skip
     seeds = _all_seeds(summary) if len(summary["seeds"]) > 1 else ""

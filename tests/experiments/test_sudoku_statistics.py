@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from sudoku_tables import GROUPS, TEST, TRAIN, planted, the_table
 
 from sdi.experiments.base import wilson
 from sdi.experiments.sudoku.boards import Boards
@@ -21,30 +22,7 @@ from sdi.experiments.sudoku.findings.statistics import (
     spearman,
     welch,
 )
-from sdi.experiments.sudoku.findings.table import Groups, energy_curves, table, within
-
-TRAIN = np.repeat(np.arange(40, 47), 12)
-TEST = np.repeat(np.arange(46, 51), 10)
-GROUPS = Groups.of(9, TRAIN, TEST)
-
-
-def planted(seed, size=0.0, late=0.0, shared=True):
-    """SDI of 84 training boards on 50 test boards over 8 steps, and self-influences.
-
-    size: how much a blank adds to the logarithm of a training board's influence. late: how much it moves to the later
-    half. shared: whether self-influence is that board's size, or drawn apart.
-    """
-    rng = np.random.default_rng(seed)
-    strength = np.exp(size * (TRAIN - 43) + 0.3 * rng.normal(size=len(TRAIN)))
-    tilt = late * (TRAIN - 43)[:, None] * np.where(np.arange(8) < 4, -1, 1)
-    shape = np.exp(tilt)[:, None] * rng.normal(size=(len(TRAIN), len(TEST), 8))
-    own = strength**2 if shared else np.exp(rng.normal(size=len(TRAIN)))
-    return strength[:, None, None] * shape, own
-
-
-def the_table(*args, **kwargs):
-    sdi, own = planted(*args, **kwargs)
-    return table(sdi, own, TRAIN, TEST, GROUPS)
+from sdi.experiments.sudoku.findings.table import Groups, energy_curves, within
 
 
 def test_the_papers_groups_are_taken_where_boards_are_in_them():

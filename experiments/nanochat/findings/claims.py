@@ -5,19 +5,12 @@ Each claim is judged on the fine-tuned model, at horizons of at least FEWEST ste
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from ...base import Claim
 from .growth import FEWEST, MOST_RHO, left_by_jump
 
 HALF = 0.5
-
-
-class Claim(NamedTuple):
-    """paper: what it says, in our words. here: what the run shows. holds: whether that agrees."""
-
-    paper: str
-    here: str
-    holds: bool
 
 
 def judge(run: dict[str, Any]) -> list[Claim]:
