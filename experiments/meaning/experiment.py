@@ -1,9 +1,9 @@
-"""run_experiment: train, score in several ways, retrain without random groups, judge, write the report. Resumable.
+"""run_experiment: judge every task, measure smooth horizons, ask what the score is good for, write the report. Resumable.
 
-FOLDER/seed-0/runs/...        the training run and every retraining, by content
-FOLDER/seed-0/NAME.safetensors  each score
-FOLDER/seed-0/seed.json       horizon, costs, accuracy
-FOLDER/judgement.json summary.json README.md figure.png
+FOLDER/TASK/...             what `judge_task` keeps, and what leaving strong strings out does (parity)
+FOLDER/horizons/...         variants of training
+FOLDER/continued/...        the shipped parity model, trained on
+FOLDER/summary.json README.md *.png
 """
 
 from __future__ import annotations
@@ -12,112 +12,49 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sdi.backends import room
 from sdi.files import write_whole
-from sdi.inputs.batches import read_batches
-from sdi.result.result import Result, load
-from sdi.retraining.along_training import along_training
-from sdi.retraining.judge import judge
-from sdi.retraining.retrain import carried_out
-from sdi.retraining.through_training import through_training
-from sdi.retraining.training_run import TrainingRun
 from sdi.run.one_thread import one_thread
 
-from ..base import check_seeds, kept, make_folder, write_json
+from ..base import check_seeds, make_folder, write_json
+from .continued import continue_pretrained
 from .figure import draw
+from .horizons import smooth_horizons
+from .one_task import judge_task
+from .removal import remove_strings
 from .report import report
-from .settings import Settings
-from .tasks import task_of
-from .training import accuracy, training_run
+from .settings import Study
 
 Say = Callable[[str], None]
-CHEAP: dict[str, dict[str, Any]] = {  # arguments of along_training
-    "TracIn split over steps": {"checkpoints": "few"},
-    "as met, Adam's moments": {"checkpoints": None, "precondition": "adam"},
-    "as met, damped Fisher": {"checkpoints": None, "precondition": "fisher"},
-}
-DERIVATIVE = "through training"
 
 
 def run_experiment(
-    folder: Path, settings: Settings, seeds: Sequence[int], say: Say = lambda words: None, command: str = ""
+    folder: Path, study: Study, seeds: Sequence[int], say: Say = lambda words: None, command: str = ""
 ) -> dict[str, Any]:
-    """Train all seeds, score, retrain, judge, and write the report. Returns what summary.json holds.
+    """Carry out a study and write its report. Returns what summary.json holds.
 
-    folder: where everything is kept; a stopped run goes on from it. settings, seeds: of the models to train.
+    folder: where everything is kept; a stopped run goes on from it. study: what is asked. seeds: of the models to train.
     say: called with lines of progress. command: the command line, for the report.
     """
     check_seeds(seeds)
     make_folder(folder)
     with one_thread():
-        runs = [training_run(settings, seed) for seed in seeds]
-        places = [folder / f"seed-{seed}" for seed in seeds]
-        scores: dict[str, list[Result]] = {name: [] for name in (DERIVATIVE, *CHEAP)}
-        each = []
-        for seed, run, place in zip(seeds, runs, places, strict=True):
-            make_folder(place)
-
-            def tell(progress: Any, seed: int = seed) -> None:
-                say(f"seed {seed}: {progress}")
-
-            made = {name: _score(name, run, settings, place, tell) for name in scores}
-            for name, result in made.items():
-                scores[name].append(result)
-            each.append({"seed": seed, **_seed_figures(settings, run, place, made)})
-        of = {"settings": settings.to_dict(), "seeds": list(seeds), "scores": list(scores)}
-
-        def judged() -> dict[str, Any]:
-            found = judge(
-                runs, task_of(settings).queries(settings), scores, groups=settings.groups, share=settings.share,
-                window=settings.window, together=True, qld=settings.qld, folder=folder / "runs",
-                progress=lambda progress: say(f"judging: {progress}"),
-            )  # fmt: skip
-            return found.to_dict()
-
-        judgement = kept(folder / "judgement.json", of, judged)
+        tasks = [judge_task(folder / settings.task, settings, seeds, say) for settings in study.tasks]
+        removed = [
+            remove_strings(folder / settings.task, settings, seeds, judged["window"], say)
+            for settings, judged in zip(study.tasks, tasks, strict=True)
+            if settings.task == "parity"
+        ]
+        horizons = smooth_horizons(folder / "horizons", study.variants, seeds, say)
+        continued = study.continued and continue_pretrained(folder / "continued", study.continued, say)
     summary = {
         "command": command,
-        "about": task_of(settings).about(settings),
-        "settings": settings.to_dict(),
-        "seeds": each,
-        "judgement": judgement,
+        "study": study.to_dict(),
+        "tasks": tasks,
+        "removed": removed,
+        "horizons": horizons,
+        "continued": continued,
     }
     write_json(folder / "summary.json", summary)
     draw(summary, folder)
     write_whole(folder / "README.md", report(summary).encode())
     return summary
-
-
-def _score(name: str, run: TrainingRun, settings: Settings, place: Path, tell: Callable[[Any], None]) -> Result:
-    file = place / f"{name.replace(' ', '-').replace(',', '').replace(chr(39), '')}.safetensors"
-    if file.exists():
-        return load(file)
-    queries = task_of(settings).queries(settings)
-    common: dict[str, Any] = {
-        "window": settings.window, "together": True, "folder": place.parent / "runs", "progress": tell,
-    }  # fmt: skip
-    if name == DERIVATIVE:
-        result = through_training(run, queries, beyond=True, **common)
-    else:
-        options = dict(CHEAP[name])
-        if options["checkpoints"] == "few":
-            options["checkpoints"] = settings.checkpoints
-        result = along_training(run, queries, **options, **common)
-    result.save(file)
-    return result
-
-
-def _seed_figures(settings: Settings, run: TrainingRun, place: Path, made: dict[str, Result]) -> dict[str, Any]:
-    def make() -> dict[str, Any]:
-        replay = carried_out(run, run.first(settings.window), place.parent / "runs", lambda progress: None)
-        losses = room("fast.training").query_gradients(
-            run, replay.placed, replay.weights, list(read_batches(task_of(settings).queries(settings), "query")), True
-        )
-        return {
-            "accuracy": accuracy(settings, replay.weights, replay.placed),
-            "losses": losses.losses.tolist(),
-            "horizon": made[DERIVATIVE].info["horizon"],
-            "costs": {name: result.info["cost"] for name, result in made.items()},
-        }
-
-    return kept(place / "seed.json", settings.to_dict(), make)

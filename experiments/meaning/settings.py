@@ -1,18 +1,18 @@
-"""Settings of the meaning experiment: three tasks, each in a size that can be retrained often, and a smoke size."""
+"""Settings of the meaning experiment: what is trained and judged, and what else is asked, in two sizes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from ..base import ExperimentSettings, find_configuration
 
 
 @dataclass(frozen=True)
 class Settings(ExperimentSettings):
-    """All that a run depends on: model, training, counterfactual runs. The defaults are the configuration "small"."""
+    """All that the training and the judging of one task depend on. The defaults are parity in the size "small"."""
 
-    config: str = "small"
     task: Literal["parity", "sudoku", "language"] = "parity"
     d: int = 32
     heads: int = 4
@@ -27,32 +27,74 @@ class Settings(ExperimentSettings):
     warmup: int = 50  # updates
     decay: int = 150  # last updates, in which the rate falls to a tenth
     eps_root: float = 0.0  # added under Adam's root
+    average: float | None = None  # memory of the averaged weights, which queries then see
+    end: int | None = None  # updates after which training is cut off; the rates are those of the whole
     queries: int = 16  # examples whose mean loss is a query: of each parity, half or source
     window: int = 60  # last updates, in which examples are left out
-    groups: int = 24
+    groups: int = 40
     share: float = 0.05
     checkpoints: int = 8  # of TracIn
-    qld: float | None = None  # the share of top examples that is left out, too
+    qld: float | None = 0.01  # the share of top examples that is left out, too
 
 
-SMOKE = Settings(
-    config="smoke", d=8, heads=2, longest=4, length=64, loops=2, examples=20, batch=8, updates=24, warmup=4, decay=8,
+@dataclass(frozen=True)
+class Continued(ExperimentSettings):
+    """The shipped parity model, trained on for a few updates, asked about strings with and without a period."""
+
+    updates: int = 32  # Adam's first ones follow the signs of gradients alone, and are not smooth
+    window: int = 8  # last updates
+    batch: int = 64
+    lengths: int = 4  # in a batch
+    bits: int = 40  # of the probes
+    rate: float = 1e-5
+
+
+@dataclass(frozen=True)
+class Study:
+    """The tasks that are judged; variants of training, by name, whose smooth horizon is measured; the last part."""
+
+    tasks: tuple[Settings, ...]
+    variants: Mapping[str, Settings] = field(default_factory=dict)
+    continued: Continued | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "tasks": [settings.to_dict() for settings in self.tasks],
+            "variants": {name: settings.to_dict() for name, settings in self.variants.items()},
+            "continued": None if self.continued is None else self.continued.to_dict(),
+        }
+
+
+PARITY = Settings()
+SUDOKU = replace(PARITY, task="sudoku", examples=200, updates=600)
+LANGUAGE = replace(PARITY, task="language", examples=200, batch=16, updates=600, length=64)
+SMOKE = replace(
+    PARITY, d=8, heads=2, longest=4, length=64, loops=2, examples=20, batch=8, updates=24, warmup=4, decay=8,
     queries=4, window=8, groups=10, share=0.1, checkpoints=2, qld=0.05,
 )  # fmt: skip
+FAR = replace(PARITY, window=256)  # the longest window in which smoothness is measured
+VARIANTS = {
+    "as judged": FAR,
+    "cut off at update 450": replace(FAR, end=450),
+    "rate 1e-3": replace(FAR, rate=1e-3),
+    "rate 1e-2": replace(FAR, rate=1e-2),
+    "all 80 examples in a batch": replace(FAR, batch=80),
+    "eps_root 1e-6": replace(FAR, eps_root=1e-6),
+    "weights averaged over 50 updates": replace(FAR, average=0.98),
+    "warm-up of 300 updates": replace(FAR, warmup=300),
+}
 
-CONFIGS: dict[str, Settings] = {
-    "small": Settings(),
-    "large": Settings(
-        config="large", longest=8, examples=336, updates=1200, queries=32, window=150, groups=60, qld=0.01
-    ),
-    "sudoku": Settings(config="sudoku", task="sudoku", examples=200, updates=600, qld=0.01),
-    "language": Settings(config="language", task="language", examples=200, batch=16, updates=600, qld=0.01),
-    "smoke": SMOKE,
-    "smoke-sudoku": replace(SMOKE, config="smoke-sudoku", task="sudoku"),
-    "smoke-language": replace(SMOKE, config="smoke-language", task="language"),
-}  # fmt: skip
+CONFIGS: dict[str, Study] = {
+    "small": Study((PARITY, SUDOKU, LANGUAGE), VARIANTS, Continued()),
+    "parity": Study((PARITY,)),
+    "sudoku": Study((SUDOKU,)),
+    "language": Study((LANGUAGE,)),
+    "smoke": Study((SMOKE,), {"as judged": SMOKE}, Continued(updates=3, window=1, batch=4, lengths=2, bits=12)),
+    "smoke-sudoku": Study((replace(SMOKE, task="sudoku"),)),
+    "smoke-language": Study((replace(SMOKE, task="language"),)),
+}
 
 
-def configuration(name: str) -> Settings:
-    """Settings by name."""
+def configuration(name: str) -> Study:
+    """A study by name."""
     return find_configuration(CONFIGS, name)

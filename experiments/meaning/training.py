@@ -25,21 +25,27 @@ SCALE = 0.1  # of the initial matrices
 
 def training_run(settings: Settings, seed: int) -> TrainingRun:
     """The training run of one seed: of the first weights and of the order of batches."""
-    task = task_of(settings)
-    every = task.train(settings)
+    every = batches(settings, seed)
+    return TrainingRun(
+        model=partial(make_model, settings, seed),
+        loss=room("fast").token_cross_entropy,
+        loop=task_of(settings).model_config(settings).loop(),
+        batches=every,
+        optimiser=Adam(eps_root=settings.eps_root),
+        rate=[rate(settings, k) for k in range(len(every))],
+        average=settings.average,
+    )
+
+
+def batches(settings: Settings, seed: int) -> list[Batch]:
+    """Random training examples for each update, until training ends or is cut off."""
+    every = task_of(settings).train(settings)
     count = len(every["id"])
     if settings.batch > count:
         raise ValueError(f"batch must be at most the number of training examples, {count}, got {settings.batch}")
     rng = np.random.default_rng([seed, ORDER])
     drawn = [rng.choice(count, settings.batch, replace=False) for _ in range(settings.updates)]
-    return TrainingRun(
-        model=partial(make_model, settings, seed),
-        loss=room("fast").token_cross_entropy,
-        loop=task.model_config(settings).loop(),
-        batches=[take(every, rows) for rows in drawn],
-        optimiser=Adam(eps_root=settings.eps_root),
-        rate=[rate(settings, k) for k in range(settings.updates)],
-    )
+    return [take(every, rows) for rows in drawn[: settings.end]]
 
 
 def make_model(settings: Settings, seed: int) -> Any:
