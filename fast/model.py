@@ -5,7 +5,8 @@ Shapes: n examples, L tokens, width d. A step begins at every call of `inject`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Attention(nn.Module):
         qkv = self.qkv(x).chunk(3, dim=-1) if c.fused_qkv else (self.q(x), self.k(x), self.v(x))
         q, k, v = (part.unflatten(-1, (c.heads, -1)).transpose(1, 2) for part in qkv)  # (n, heads, L, d / heads)
         if c.rotary:
-            cos, sin = rotary_angles(x.shape[1], c.d // c.heads, x)
+            cos, sin = rotary_angles(x.shape[1], c.d // c.heads, x.device, x.dtype)
             q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         if c.qk_norm:
             q, k = (F.rms_norm(part, part.shape[-1:], eps=RMS_EPS) for part in (q, k))
@@ -51,11 +52,19 @@ class Attention(nn.Module):
         return self.o(y.transpose(1, 2).flatten(2))
 
 
-def rotary_angles(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """cos and sin of position * base^(-2i / width), shape (L, width / 2)."""
-    frequency = ROTARY_BASE ** (-torch.arange(0, width, 2, device=like.device, dtype=torch.float64) / width)
-    angle = torch.arange(length, device=like.device, dtype=torch.float64)[:, None] * frequency
-    return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
+def rotary_angles(length: int, width: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """cos and sin of position * base^(-2i / width), shape (L, width / 2); made once for all calls."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return _angles.__wrapped__(length, width, device, dtype)  # what a transform makes is of no use outside of it
+    return _angles(length, width, device, dtype)
+
+
+@lru_cache(maxsize=16)
+def _angles(length: int, width: int, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode(False), torch.no_grad():  # usable in any mode, whichever the first call is in
+        frequency = ROTARY_BASE ** (-torch.arange(0, width, 2, device=device, dtype=torch.float64) / width)
+        angle = torch.arange(length, device=device, dtype=torch.float64)[:, None] * frequency
+        return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def rotate(x: Float[Tensor, "n heads L w"], cos: Tensor, sin: Tensor) -> Float[Tensor, "n heads L w"]:
@@ -163,9 +172,10 @@ class LoopedTransformer(nn.Module):
         c = self.config
         s = e if c.state == "embedding" else torch.zeros_like(e)
         out = s
+        last = readout.tolist()  # compared in Python: two operations less a step
         for t in range(1, int(tau.max()) + 1):
             if c.bptt is not None:
-                s = _where(readout - c.bptt + 1 == t, s.detach(), s)
+                s = _where([r - c.bptt + 1 == t for r in last], s.detach(), s)
             match c.injection:
                 case "concat":
                     x = torch.cat([e, s], dim=-1)
@@ -174,7 +184,7 @@ class LoopedTransformer(nn.Module):
                 case _:
                     x = s
             s = self.loop_norm(self.core(self.inject(x)))
-            out = _where(readout == t, s, out)
+            out = _where([r == t for r in last], s, out)
         return out
 
 
@@ -201,14 +211,13 @@ def _steps(batch: Mapping[str, Any], name: str, default: Tensor) -> Int[Tensor, 
     return default if value is None else torch.as_tensor(value).cpu()
 
 
-def _where(chosen: Tensor, yes: Tensor, no: Tensor) -> Tensor:
-    """yes where chosen, no elsewhere, example by example; either itself if all examples agree, for a smaller graph.
-
-    chosen is on the host: on another device, to look at it would be to wait for all that was computed before.
-    """
-    if bool(chosen.all()):
+def _where(chosen: Sequence[bool], yes: Tensor, no: Tensor) -> Tensor:
+    """yes where chosen, no elsewhere, example by example; either itself if all examples agree, for a smaller graph."""
+    if all(chosen):
         return yes
-    return torch.where(chosen[:, None, None].to(yes.device), yes, no) if bool(chosen.any()) else no
+    if not any(chosen):
+        return no
+    return torch.where(torch.tensor(chosen).to(yes.device)[:, None, None], yes, no)
 
 
 def token_cross_entropy(model: nn.Module, batch: Mapping[str, Any]) -> Float[Tensor, "n"]:

@@ -140,16 +140,19 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _follow(self, kind: _Kind, args: Any, kwargs: Any, out: Any) -> None:
         """Mark what an operation has made. Plain loops: this runs at every operation, and a generator costs as much."""
         tensors = _tensors_in((*args, *kwargs.values()) if kwargs else args)
+        of, parameters = self._marks, self._parameters
         given, marks, follows, equal = [], [], False, True
         for x in tensors:
             storage = x.untyped_storage()._cdata
-            mark = self._marks.get(storage)
+            mark = of.get(storage)
             given.append(storage)
             marks.append(mark)
-            follows |= mark is not None and mark is not EQUAL
-            equal &= mark is EQUAL
-            if storage in self._parameters:
-                self.uses[self._parameters[storage]] += 1
+            if mark is not EQUAL:
+                equal = False
+                if mark is not None:
+                    follows = True
+            if storage in parameters:
+                self.uses[parameters[storage]] += 1
         outs = [out] if isinstance(out, Tensor) else _tensors_in(out) if isinstance(out, (list, tuple)) else []
         if self._in_call:
             for y in outs:
@@ -161,8 +164,8 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif follows:
             for y in outs:
                 self.dtypes.add(y.dtype)
-            by_mask = kind.indexes and any(x.dtype in MASKS for x in tensors[1:])
-            self.escaped |= kind.escapes or not outs or by_mask
+            if kind.escapes or not outs or (kind.indexes and any(x.dtype in MASKS for x in tensors[1:])):
+                self.escaped = True
             if not kind.writes:
                 for y in outs:
                     if y.untyped_storage()._cdata in given:
@@ -182,7 +185,10 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             key += x.shape, x.stride(), x.storage_offset(), x.dtype
         if kind.indexes:
             key += [self._counts(x) for x in tensors[1:]]
-        _add_plain(key, args)
+        for x in args:
+            if not isinstance(x, Tensor):
+                _add_plain(key, args)
+                break
         if kwargs:
             _add_plain(key, kwargs.items())
         known = self._known.get(found := tuple(key))
