@@ -65,7 +65,7 @@ def continued_run(settings: Continued) -> TrainingRun:
 
 
 def padded(strings: list[str], longest: int) -> dict[str, Any]:
-    """A batch padded to one length, so that a string's rows are the same in all batches, without steps after read-out."""
+    """A batch without steps after read-out, padded to one length: a string's rows are the same in all batches."""
     import torch.nn.functional as F
 
     batch = make_batch(strings, extra=0)
@@ -108,8 +108,7 @@ def _make(settings: Continued, say: Callable[[str], None]) -> dict[str, Any]:
         "periods": {name: {p: plain(find_period(c)) for p, c in of.items()} for name, of in curves.items()},
         "alike": {
             pattern: {
-                name: float(np.corrcoef(curves[SCORES[0]][pattern], curves[name][pattern])[0, 1])
-                for name in SCORES[1:]
+                name: float(np.corrcoef(curves[SCORES[0]][pattern], curves[name][pattern])[0, 1]) for name in SCORES[1:]
             }
             for pattern in PATTERNS
         },

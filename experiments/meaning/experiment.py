@@ -1,4 +1,4 @@
-"""run_experiment: judge every task, measure smooth horizons, ask what the score is good for, write the report. Resumable.
+"""run_experiment: judge every task, measure smooth horizons, leave strong strings out, write the report. Resumable.
 
 FOLDER/TASK/...             what `judge_task` keeps, and what leaving strong strings out does (parity)
 FOLDER/horizons/...         variants of training
@@ -32,7 +32,7 @@ def run_experiment(
 ) -> dict[str, Any]:
     """Carry out a study and write its report. Returns what summary.json holds.
 
-    folder: where everything is kept; a stopped run goes on from it. study: what is asked. seeds: of the models to train.
+    folder: where everything is kept; a stopped run goes on from it. study: what is asked. seeds: of the models.
     say: called with lines of progress. command: the command line, for the report.
     """
     check_seeds(seeds)

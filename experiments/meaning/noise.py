@@ -1,8 +1,8 @@
 """noise_of_retraining: what retraining changes though nothing was left out: rounding, carried through training.
 
 The examples of every batch in the window stand in another order. Sums of the same numbers are rounded otherwise, and
-training does with that what it does with any small push. An effect that is not larger than this, or than the rounding of
-the loss itself, is noise.
+training does with that what it does with any small push. An effect that is not larger than this, or than the rounding
+of the loss itself, is noise.
 """
 
 from __future__ import annotations

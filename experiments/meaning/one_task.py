@@ -66,9 +66,7 @@ def judge_task(folder: Path, settings: Settings, seeds: Sequence[int], say: Call
         made = {name: _score(name, run, settings, window, place, tell) for name in scores}
         for name, result in made.items():
             scores[name].append(result)
-        each.append(
-            {"seed": seed, "horizon": horizon, **_seed_figures(settings, run, seed, window, place, made, tell)}
-        )
+        each.append({"seed": seed, "horizon": horizon, **_seed_figures(settings, run, seed, window, place, made, tell)})
     of = {"settings": settings.to_dict(), "seeds": list(seeds), "scores": list(scores), "window": window}
 
     def judged() -> dict[str, Any]:

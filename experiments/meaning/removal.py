@@ -23,7 +23,6 @@ from .tasks import Batch, task_of
 from .tasks.parity import SHORTEST, padded
 from .training import training_run
 
-CHANCE = 10  # random groups
 KINDS = ("late steps", "early steps", "whole loss")
 SHARES = (0.01, 0.05)  # of the training strings that are left out
 
@@ -49,12 +48,10 @@ def remove_strings(
 
 
 def strengths(result: Result) -> dict[str, np.ndarray]:
-    """Each training example's influence on the mean query: on the later half of its steps, the earlier, and the loss."""
+    """Each training example's influence on the mean query: on its later steps, its earlier ones, and its loss."""
     steps = result.sdi_values.mean(axis=1)
     half = steps.shape[1] // 2
-    return dict(
-        zip(KINDS, (steps[:, half:].sum(1), steps[:, :half].sum(1), result.tracin_values.mean(1)), strict=True)
-    )
+    return dict(zip(KINDS, (steps[:, half:].sum(1), steps[:, :half].sum(1), result.tracin_values.mean(1)), strict=True))
 
 
 def _one_seed(
@@ -69,8 +66,8 @@ def _one_seed(
         for kind in KINDS:
             groups.append(tuple(ids[i] for i in np.argsort(-by[kind], kind="stable")[:size]))
             names.append((part, kind))
-        groups += random_groups(sorted(ids), CHANCE, part, seed=1)
-        names += [(part, "random")] * CHANCE
+        groups += random_groups(sorted(ids), settings.chance, part, seed=1)
+        names += [(part, "random")] * settings.chance
     lengths = range(SHORTEST, settings.longest + 1)
     asked = [*task_of(settings).queries(settings), *(all_of_length(n, settings) for n in lengths)]
     effects = retrain(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..base import share, table
-from .removal import CHANCE, KINDS, SHARES
+from .removal import KINDS, SHARES
 
 
 def horizons_section(found: list[dict[str, Any]]) -> str:
@@ -47,7 +47,9 @@ def removal_section(found: list[dict[str, Any]]) -> str:
             of = [[row for row in seed["rows"] if (row["share"], row["kind"]) == (part, kind)] for seed in found]
             means = [[np.mean([row[key] for row in some]) for some in of] for key in ("whole", "late", "early")]
             by_length = np.mean([[row["by length"] for row in some] for some in of], axis=(0, 1))
-            what = f"top {share(part)}, by {kind}" if kind != "random" else f"random {share(part)} ({CHANCE} groups)"
+            what = (
+                f"top {share(part)}, by {kind}" if kind != "random" else f"random {share(part)} ({len(of[0])} groups)"
+            )
             rows.append((what, *(_each(values) for values in means), *(f"{x:+.2g}" for x in by_length)))
     heads = ("left out", "loss of queries", "later steps", "earlier steps", *(f"{n} bits" for n in lengths))
     strings = [

@@ -35,6 +35,7 @@ class Settings(ExperimentSettings):
     share: float = 0.05
     checkpoints: int = 8  # of TracIn
     qld: float | None = 0.01  # the share of top examples that is left out, too
+    chance: int = 10  # random groups beside the strongest strings
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ PARITY = Settings()
 SUDOKU = replace(PARITY, task="sudoku", examples=200, updates=600)
 LANGUAGE = replace(PARITY, task="language", examples=200, batch=16, updates=600, length=64)
 SMOKE = replace(
-    PARITY, d=8, heads=2, longest=4, length=64, loops=2, examples=20, batch=8, updates=24, warmup=4, decay=8,
-    queries=4, window=8, groups=10, share=0.1, checkpoints=2, qld=0.05,
+    PARITY, d=8, heads=2, longest=4, length=64, loops=2, examples=20, batch=8, updates=16, warmup=4, decay=8,
+    queries=4, window=4, groups=10, share=0.1, checkpoints=2, qld=None, chance=2,
 )  # fmt: skip
 FAR = replace(PARITY, window=256)  # the longest window in which smoothness is measured
 VARIANTS = {

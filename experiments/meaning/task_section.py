@@ -31,7 +31,7 @@ def task_section(task: dict[str, Any]) -> str:
         f"{s['batch']} in a batch, {s['updates']} updates. Window: the last {task['window']} updates. {s['groups']} "
         f"random groups of {share(s['share'])}, {seeds_text(task)}. {QUERIES[s['task']]}\n",
         table(heads, rows),
-        _verdict(task),
+        verdict(task),
         _seeds(task),
         _smoothness(judged),
         *(f"- {note}\n" for note in judged["notes"]),
@@ -106,7 +106,8 @@ def _smoothness(judged: dict[str, Any]) -> str:
     )
 
 
-def _verdict(task: dict[str, Any]) -> str:
+def verdict(task: dict[str, Any]) -> str:
+    """Whether the bar is met, at which of the steps that stand out."""
     steps = task["judgement"]["scores"][DERIVATIVE]["steps"]
     clear = [x >= STANDS_OUT for x in stands_out(task)]
     known = [

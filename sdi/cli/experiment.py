@@ -68,11 +68,13 @@ def nanochat(
 @app.command()
 def meaning(
     folder: Folder,
-    config: Annotated[str, typer.Option(help="small or large (parity), sudoku, language, or smoke.")] = "small",
+    config: Annotated[
+        str, typer.Option(help="small (all tasks); parity, sudoku or language (one); or smoke.")
+    ] = "small",
     seeds: Seeds = "0,1,2",
     json: Json = False,
 ) -> None:
-    """Does a step's number predict retraining? A small model, several scores, and groups left out for real."""
+    """Does a step's number predict retraining? Three small tasks, several scores, and groups left out for real."""
     carry_out("meaning", folder, config, seeds, json)
 
 
