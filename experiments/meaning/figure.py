@@ -36,7 +36,7 @@ def _task(task: dict[str, Any]) -> Any:
         left.plot([cost], [np.nanmean(steps)], "o", color=line.get_color())
         left.vlines(cost, np.nanmin(steps), np.nanmax(steps), color=line.get_color(), alpha=0.4)
     left.set(
-        xlabel="cost, as a multiple of training through the window", ylabel="step-swap LDS: mean, lowest to highest step",
+        xlabel="cost, as a multiple of training through the window", ylabel="step-swap LDS: mean, lowest, highest",
         xlim=(0, None), ylim=(-0.6, 1.05),
     )  # fmt: skip
     right.set(xlabel="loop step of the query", ylabel="step-swap LDS", ylim=(-0.6, 1.05))

@@ -47,9 +47,8 @@ def removal_section(found: list[dict[str, Any]]) -> str:
             of = [[row for row in seed["rows"] if (row["share"], row["kind"]) == (part, kind)] for seed in found]
             means = [[np.mean([row[key] for row in some]) for some in of] for key in ("whole", "late", "early")]
             by_length = np.mean([[row["by length"] for row in some] for some in of], axis=(0, 1))
-            what = (
-                f"top {share(part)}, by {kind}" if kind != "random" else f"random {share(part)} ({len(of[0])} groups)"
-            )
+            chance = f"random {share(part)} ({len(of[0])} groups)"
+            what = chance if kind == "random" else f"top {share(part)}, by {kind}"
             rows.append((what, *(_each(values) for values in means), *(f"{x:+.2g}" for x in by_length)))
     heads = ("left out", "loss of queries", "later steps", "earlier steps", *(f"{n} bits" for n in lengths))
     strings = [
@@ -64,12 +63,12 @@ def removal_section(found: list[dict[str, Any]]) -> str:
     ]  # fmt: skip
     return "\n".join([
         "## Which strings made the late steps, and what breaks without them\n",
-        "By the derivative, the strings with the most influence on the later half of the queries' steps, on the earlier "
-        "half and on the whole loss are left out of the window, for real. Changes of the loss, positive where it rises: "
-        "of the queries, through the retrained weights in their later and earlier steps only (each seed), and of all "
-        "strings of each length (mean over seeds).\n",
+        "By the derivative, the strings with the most influence on the later half of the queries' steps, on the "
+        "earlier half and on the whole loss are left out of the window, for real. Changes of the loss, positive where "
+        "it rises: of the queries, through the retrained weights in their later and earlier steps only (each "
+        "seed), and of all strings of each length (mean over seeds).\n",
         table(heads, rows),
-        "The strongest strings, and the rank correlation of influence on half of the steps with that on the whole loss:\n",
+        "The strongest strings, and the rank correlation of influence on half of the steps with that on the loss:\n",
         table(("seed", *KINDS, "late with whole", "early with whole"), strings),
         "Mean absolute influence on later steps of a training string of each length, over that of all (and how many "
         "strings there are):\n",
@@ -89,11 +88,11 @@ def continued_section(found: dict[str, Any], settings: dict[str, Any]) -> str:
     tried = ", ".join(f"{w}: {a:.2f}" for w, a in zip(h["windows"], h["agreements"], strict=True))
     return "\n".join([
         "## Is the period of TracIn's steps in the derivative, too?\n",
-        f"The parity model that ships with the library (lengths 2 to 20), trained on for {settings['updates']} updates at "
-        f"a rate of {settings['rate']:g} with AdamW on {found['strings']} of its training strings, asked about "
-        f"{settings['bits']} bits: 0101... and the same bits in another order. Scores are of the last {settings['window']} "
-        "updates, summed over training strings. "
-        f"The derivative agrees with small real changes, by window: {tried}.\n",
+        f"The parity model that ships with the library (lengths 2 to 20), trained on for {settings['updates']} updates "
+        f"at a rate of {settings['rate']:g} with AdamW on {found['strings']} of its training strings, asked about "
+        f"{settings['bits']} bits: 0101... and the same bits in another order. Scores are of the last "
+        f"{settings['window']} updates, summed over training strings. The derivative agrees with small real changes, "
+        f"by window: {tried}.\n",
         table(("score", "probe", "period", "autocorrelation at lag 4", "correlation with the derivative"), rows),
         "![curves over loop steps](continued.png)\n",
     ])  # fmt: skip
