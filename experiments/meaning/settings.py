@@ -68,7 +68,7 @@ class Study:
 
 PARITY = Settings()
 SUDOKU = replace(PARITY, task="sudoku", examples=200, updates=600)
-LANGUAGE = replace(PARITY, task="language", examples=200, batch=16, updates=600, length=64)
+LANGUAGE = replace(PARITY, task="language", examples=200, batch=16, updates=600, length=64, window=30)
 SMOKE = replace(
     PARITY, d=8, heads=2, longest=4, length=64, loops=2, examples=20, batch=8, updates=16, warmup=4, decay=8,
     queries=4, window=4, groups=10, share=0.1, checkpoints=2, qld=None, chance=2,
