@@ -1,4 +1,4 @@
-"""exact_result: scores that no sketch has touched, of one whole training run, as a Result without error bars."""
+"""exact_result: scores of one whole training run as a Result; without error bars, unless a sketch has touched them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ def exact_result(
     tau: np.ndarray,
     loss: np.ndarray,
     info: Mapping[str, Any],
+    stderr: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Result:
-    """A Result with standard errors of zero, its rows in natural order of the ids.
+    """A Result with its rows in natural order of the ids.
 
     main: (train, query, steps of the mode). outside: (train, query). tau: of the queries, or in mode "train" of the
     training examples. loss: of each query after training. info: must hold the number of updates under "window".
+    stderr: standard errors of `main`, and of the sums with `outside`; None: all are zero.
     """
     sides = {"train": tuple(train_ids), "query": tuple(query_ids)}
     places = {side: {i: k for k, i in enumerate(ids)} for side, ids in sides.items()}
@@ -36,11 +38,12 @@ def exact_result(
         **{side: tuple(ids[k] for k in order[side]) for side, ids in sides.items()},
         **{dim: tuple(range(1, size + 1)) for dim, size in zip(steps, main.shape[2:], strict=True)},
     }
+    errors, whole_errors = (np.zeros_like(main), np.zeros_like(outside)) if stderr is None else stderr
     arrays = {
         "by_checkpoint": main[pairs][None],
         "outside": outside[pairs],
-        "stderr": np.zeros_like(main),
-        "tracin_stderr": np.zeros_like(outside),
+        "stderr": errors[pairs],
+        "tracin_stderr": whole_errors[pairs],
         "tau": np.asarray(tau)[order["train" if mode == "train" else "query"]],
         LOSS: np.asarray(loss)[None, order["query"]],
     }

@@ -117,6 +117,9 @@ def test_adam_is_noted_and_bad_input_refused() -> None:
         ({"precondition": "kfac"}, "precondition must be one of"),
         ({"checkpoints": 0}, "checkpoints must be at least 1"),
         ({"damping": 0}, "damping must be a number above 0"),
+        ({"m": 8}, "m is for precondition='fisher', got None"),
+        ({"m": 0, "precondition": "fisher"}, "m must be at least 1"),
+        ({"seed": -1}, "seed must be at least 0"),
     ]:
         with pytest.raises(ValueError, match=words):
             sdi.along_training(make_run("sgd"), QUERY, **arguments)
