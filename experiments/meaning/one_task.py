@@ -38,6 +38,7 @@ CHEAP: dict[str, dict[str, Any]] = {  # arguments of along_training; "few": thos
     "as met, Adam's moments": {"checkpoints": None, "precondition": "adam"},
     "as met, cosine": {"checkpoints": None, "precondition": "cosine"},
     "as met, damped Fisher": {"checkpoints": None, "precondition": "fisher"},
+    "as met, Kronecker": {"checkpoints": None, "precondition": "kronecker"},
 }
 DERIVATIVE = "through training"
 

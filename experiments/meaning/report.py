@@ -13,7 +13,7 @@ updates of training (the window), the queries are run with the retrained weights
 of the loss (the step-swap effect) is compared with the sum of the scores of what was left out. LDS is the rank
 correlation over the groups, with a 95% bootstrap interval over seeds, groups and queries. QLD: how much more a query's
 loss rises without its own top examples than without random ones. Cost: CPU seconds as a multiple of training through
-the window; scores along training take dense gradients of single examples here. All numbers are float64, one thread.
+the window, one adjoint for each query and step. All numbers are float64, one thread.
 """
 
 

@@ -78,6 +78,21 @@ class Placed:
             yield
 
     @contextmanager
+    def copied_in(self, vector: Vector) -> Iterator[None]:
+        """Copy a vector into the parameters themselves for the duration of a block."""
+        own = self.vector()
+        try:
+            self._copy(vector)
+            yield
+        finally:
+            self._copy(own)
+
+    def _copy(self, vector: Vector) -> None:
+        with torch.no_grad():
+            for name, part in self.named(vector).items():
+                self.trained[name].copy_(part)
+
+    @contextmanager
     def weights_at(self, vector_at: Callable[[int], Vector]) -> Iterator[None]:
         """Put in place, at the beginning of each loop step t, `vector_at(t)` for the body; outside, `vector_at(0)`."""
         calls, seen = self.body.calls, 0

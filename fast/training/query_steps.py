@@ -106,13 +106,8 @@ def _audit(
     run: TrainingRun, placed: Placed, weights: Vector, examples: Examples, phi: list[Tensor], together: bool
 ) -> None:
     """Compare with the engine's step gradients, which come from hooks, and check that slots sum to the gradient."""
-    with torch.no_grad():
-        own = placed.vector()
-        try:
-            _copy_in(placed, weights)
-            features = featurize(placed.model, run.loss, examples.batch, loop=run.loop)
-        finally:
-            _copy_in(placed, own)
+    with placed.copied_in(weights):
+        features = featurize(placed.model, run.loss, examples.batch, loop=run.loop)
     theirs = torch.from_numpy(features.phi).to(weights.dtype)
     theirs = theirs.mean(dim=0, keepdim=True) if together else theirs
     starts = dict(zip(placed.shapes, np.cumsum([0, *placed.sizes[:-1]]), strict=True))
@@ -127,12 +122,6 @@ def _audit(
                 f"the step gradients of parameter {block.name!r} by untied weights differ from the engine's by "
                 f"{float((a - b).norm()):.3g} of {float(b.norm()):.3g}; the model may keep weights of its own"
             )
-
-
-def _copy_in(placed: Placed, weights: Vector) -> None:
-    named = placed.named(weights)
-    for name, p in placed.trained.items():
-        p.copy_(named[name])
 
 
 class Swapped(NamedTuple):
