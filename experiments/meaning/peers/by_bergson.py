@@ -20,6 +20,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .run_on_disk import PARTS, Example, RunOnDisk, logits_of, mean_over_tokens
 
 AT_ONCE = 16
+# Under Adam's root, at least: the derivative of a root of 0 is infinite, and where a parameter has no gradient the
+# Trainer's products are then not a number, which it takes for no influence at all: all scores are 0.
+LEAST_ROOT = 1e-30
 
 
 def losses(model: Any, data: Example) -> Tensor:
@@ -118,7 +121,10 @@ def magic(run: RunOnDisk) -> Tensor:
     torch.set_default_dtype(torch.float64)  # torchopt's bias correction is of the default type
     o = run.optimiser
     optimiser = torchopt.adam(
-        lambda count: run.rates[int(count)], betas=tuple(o["betas"]), eps=o["eps"], eps_root=o["eps_root"]
+        lambda count: run.rates[int(count)],
+        betas=tuple(o["betas"]),
+        eps=o["eps"],
+        eps_root=max(o["eps_root"], LEAST_ROOT),
     )
     trainer, state = trainers.Trainer.initialize(Weighted(run.model(0)), optimiser)
     n, updates, states = len(run.train[0]), len(run.rates), []

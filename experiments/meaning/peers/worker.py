@@ -26,6 +26,8 @@ def main(folder: Path, name: str, file: Path) -> None:
         raise ValueError(
             f"scores must be {wanted} finite numbers, got {found.shape}, {np.isfinite(found).sum()} finite"
         )
+    if not found.any():
+        raise ValueError("all scores are 0")
     with file.open("wb") as out:
         np.save(out, found, allow_pickle=False)
     print(f"seconds {seconds}")
