@@ -79,17 +79,12 @@ def _patched(place: str, owner: str, name: str, change: Callable[[Any], Any]) ->
 def _factors_of_each_step(inverse: Callable[..., Any]) -> Callable[..., Any]:
     """A Kronecker product for each vector, and so for each step: no longer one P."""
 
-    def changed(factors: Any, n: int, damping: float) -> Any:
-        def times(v: Any) -> Any:
-            return v.new_tensor([]) if not len(v) else _stacked(v, lambda k, one: inverse(factors, n, damping + k)(one))
+    import torch
 
-        return times
+    def changed(factors: Any, n: int, damping: float) -> Any:
+        return lambda v: torch.cat([inverse(factors, n, damping * (1 + k))(v[k : k + 1]) for k in range(len(v))])
 
     return changed
-
-
-def _stacked(v: Any, each: Callable[[int, Any], Any]) -> Any:
-    return v.new_tensor([each(k, v[k : k + 1])[0].tolist() for k in range(len(v))])
 
 
 def _sketch_of_each_step(scores: Callable[..., Any]) -> Callable[..., Any]:
