@@ -46,12 +46,13 @@ def influence(
     """
     model = room("fast").LoopedTransformer(settings.model_config())
     sides = {"train": train, "query": queries}
-    loaders = {name: make_loader(side) for name, side in sides.items()}
+    loaders: Any = {name: make_loader(side) for name, side in sides.items()}
     common: Any = {
         "loss": loss, "loop": settings.model_config().loop(), "m": settings.m, "spread": False,
         "store": store, "progress": tell, "shard": 64,
     }  # fmt: skip
-    first = {name: make_loader(side.take(np.arange(min(AUDITED, len(side.puzzle))))) for name, side in sides.items()}
+    some = {name: side.take(np.arange(min(AUDITED, len(side.puzzle)))) for name, side in sides.items()}
+    first: Any = {name: make_loader(side) for name, side in some.items()}
     for point in checkpoints:  # `attribute` audits the first batch of a run: so every checkpoint has a run of its own
         attribute(model, checkpoints=[point], **first, **common)
     steps = attribute(model, checkpoints=checkpoints, **loaders, **common)
