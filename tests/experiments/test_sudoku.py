@@ -181,7 +181,7 @@ def test_every_number_of_the_page_is_from_the_summary_and_tables_have_even_rows(
     _, summary, _ = run
     page = report(summary)
     tables = re.findall(r"(?:^\|.*\n)+", page, flags=re.M)
-    assert len(tables) == 9
+    assert len(tables) == 10
     for block in tables:
         assert len({line.count("|") for line in block.splitlines()}) == 1
     changed = json.loads(json.dumps(summary))
