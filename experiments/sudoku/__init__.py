@@ -6,7 +6,7 @@ from .experiment import run_experiment
 from .findings.analysis import analyse
 from .pretrained_model import pretrained
 from .settings import CONFIGS, Settings, configuration
-from .slowest_board import look
+from .slowest_board import pick_board, trace_board
 from .training import Trainer, train
 
 __all__ = [
@@ -18,11 +18,12 @@ __all__ = [
     "configuration",
     "generate",
     "load_satnet",
-    "look",
     "make_loader",
+    "pick_board",
     "pretrained",
     "rounds",
     "run_experiment",
     "show",
+    "trace_board",
     "train",
 ]

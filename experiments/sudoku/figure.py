@@ -49,6 +49,7 @@ def _panel_a(axes: Any, panel: dict[str, Any], loops: int) -> None:
         axes.plot(t, middle, color=colour, label=f"{blanks(name)} ({part['boards']})")
     axes.axvline(loops, color=GREY, ls=":", lw=1.2)
     axes.set_ylim(-0.02, 1.02)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("loop steps at test time (dotted: mean in training)")
     axes.set_ylabel("test boards solved, 95% interval")
     axes.legend(frameon=False, fontsize="small", loc="lower right")
@@ -69,15 +70,15 @@ def _panel_b(axes: Any, panel: list[dict[str, Any]]) -> None:
 
 def _stopping(axes: Any, found: dict[str, Any]) -> None:
     ways = found["ways"]
-    for k, (name, way) in enumerate(ways.items()):
+    for k, way in enumerate(ways.values()):
         solved = way["solved"]
-        at = [[solved["share"] - solved["low"]], [solved["high"] - solved["share"]]]
-        axes.errorbar(way["loops"], solved["share"], yerr=at, fmt="o", ms=6, capsize=3, color=f"C{k}", label=name)
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_xlim(0, 1.1 * max(way["loops"] for way in ways.values()))
+        axes.barh(k, way["loops"], color=COLOURS[0], alpha=0.35)
+        words = "" if solved["share"] is None else f"{solved['share']:.1%} solved"
+        axes.text(0.1, k, words, va="center", fontsize="small")
+    names = [name.replace(" (", "\n(") for name in ways]
+    axes.set_yticks(range(len(ways)), names, fontsize="small")
+    axes.invert_yaxis()
     axes.set_xlabel("loop steps taken, mean")
-    axes.set_ylabel("test boards solved, 95% interval")
-    axes.legend(frameon=False, fontsize="x-small", loc="lower left")
     axes.set_title("C  ways to stop", loc="left")
 
 
@@ -100,7 +101,7 @@ def _by_rounds(axes: Any, found: dict[str, Any]) -> None:
 def _training(summary: dict[str, Any]) -> Any:
     runs = {f"seed {seed}": run for seed, run in summary["seeds"].items()}
     if "trained on permuted labels" in summary["controls"]:
-        runs["permuted labels"] = summary["controls"]["trained on permuted labels"]
+        runs["trained on permuted labels"] = summary["controls"]["trained on permuted labels"]
     figure = new_figure(figsize=(4.2 * len(runs), 3.2))
     row = figure.subplots(1, len(runs), sharey=True, squeeze=False)[0]
     for axes, (name, run) in zip(row, runs.items(), strict=True):

@@ -19,6 +19,7 @@ from .settings import Settings
 
 Array = np.ndarray
 Tell = Callable[[Any], None]
+AUDITED = 8  # boards of either side and every checkpoint whose gradients are compared with autograd's
 
 
 class Influence(NamedTuple):
@@ -44,14 +45,17 @@ def influence(
     tell: called after every batch.
     """
     model = room("fast").LoopedTransformer(settings.model_config())
-    loaders = {"train": make_loader(train), "query": make_loader(queries)}
+    sides = {"train": train, "query": queries}
+    loaders: Any = {name: make_loader(side) for name, side in sides.items()}
     common: Any = {
         "loss": loss, "loop": settings.model_config().loop(), "m": settings.m, "spread": False,
         "store": store, "progress": tell, "shard": 64,
     }  # fmt: skip
+    some = {name: side.take(np.arange(min(AUDITED, len(side.puzzle)))) for name, side in sides.items()}
+    first: Any = {name: make_loader(side) for name, side in some.items()}
     for point in checkpoints:  # `attribute` audits the first batch of a run: so every checkpoint has a run of its own
-        attribute(model, checkpoints=[point], train=loaders["train"][:1], query=loaders["query"][:1], **common)
-    steps = attribute(model, checkpoints=checkpoints, train=loaders["train"], query=loaders["query"], **common)
+        attribute(model, checkpoints=[point], **first, **common)
+    steps = attribute(model, checkpoints=checkpoints, **loaders, **common)
     return ordered(steps, train.ids(), queries.ids())
 
 

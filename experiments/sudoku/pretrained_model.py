@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent / "pretrained"
 def pretrained() -> tuple[Settings, list[Path]]:
     """The settings it was trained with, with an analysis small enough for seconds, and its checkpoints in order."""
     settings = Settings(**json.loads((FOLDER / "settings.json").read_text()))
-    return replace(settings, m=512, sample=32, queries=32), sorted((FOLDER / "checkpoints").glob("step-*.safetensors"))
+    return replace(settings, m=512, sample=16, queries=16), sorted((FOLDER / "checkpoints").glob("step-*.safetensors"))
 
 
 def ship(settings: Settings, checkpoints: Sequence[Path], folder: Path = FOLDER) -> None:

@@ -33,9 +33,9 @@ def report(summary: dict[str, Any]) -> str:
 
 def _how(summary: dict[str, Any]) -> str:
     s, runs = summary["settings"], list(summary["seeds"].values())
-    wall = [f"{run['training']['seconds'] / 60:.0f}" for run in runs]
-    cpu = [f"{run['training']['cpu'] / 60:.0f}" for run in runs]
-    analysis = sum(run["seconds"] for run in runs) + summary["controls"]["seconds"]
+    control = summary["controls"].get("trained on permuted labels")
+    trained = [*runs, *([control] if control else [])]
+    analysis = sum(run["seconds"] for run in trained) + summary["controls"]["seconds"]
     every = "after every loop step" if s["every"] else "after the last loop step"
     renamed = ""
     if s["relabel"]:
@@ -50,9 +50,24 @@ def _how(summary: dict[str, Any]) -> str:
         f"on average (Poisson log-normal, at most {2 * s['loops']}; at the beginning {s['first_loops']} on average), "
         f"loss {every}; AdamW at {s['rate']:g}, batch {s['batch']}, {s['updates']} updates. {renamed}"
         f"Influence at {s['loops']} loop steps, m={s['m']}, over {len(runs[0]['checkpoints'])} checkpoints; the last "
-        f"holds averaged weights. Seeds {', '.join(summary['seeds'])}. Training took {', '.join(wall)} "
-        f"minutes of wall time ({', '.join(cpu)} of CPU time on one thread), analyses {analysis / 60:.0f} minutes. "
-        "Details: [summary.json](summary.json).\n"
+        f"holds averaged weights. Seeds {', '.join(summary['seeds'])}. Training took {_minutes(runs)}"
+        f"{', that of the control on permuted labels ' + _minutes([control]) if control else ''}, on one thread; all "
+        f"analyses took {analysis / 60:.0f} minutes. {_one_seed(runs)}Details: [summary.json](summary.json).\n"
+    )
+
+
+def _minutes(runs: list[dict[str, Any]]) -> str:
+    wall, cpu = (", ".join(f"{run['training'][key] / 60:.0f}" for run in runs) for key in ("seconds", "cpu"))
+    return f"{wall} minutes of wall time ({cpu} of CPU time)"
+
+
+def _one_seed(runs: list[dict[str, Any]]) -> str:
+    if len(runs) > 1:
+        return ""
+    cost = (runs[0]["training"]["cpu"] + runs[0]["seconds"]) / 60
+    return (
+        "This is one seed: intervals and p-values are of its boards, and what another seed would show is not known. "
+        f"Further ones, `--seeds 0,1,2` in the same folder, take about {cost:.0f} minutes each. "
     )
 
 

@@ -181,7 +181,7 @@ def test_every_number_of_the_page_is_from_the_summary_and_tables_have_even_rows(
     _, summary, _ = run
     page = report(summary)
     tables = re.findall(r"(?:^\|.*\n)+", page, flags=re.M)
-    assert len(tables) == 9
+    assert len(tables) == 10
     for block in tables:
         assert len({line.count("|") for line in block.splitlines()}) == 1
     changed = json.loads(json.dumps(summary))
@@ -197,13 +197,16 @@ def test_a_finished_run_is_read_and_not_done_again(run, monkeypatch):
     assert again == summary
 
 
-def test_influence_is_in_the_order_of_the_boards_and_exact_scores_agree(run, tmp_path):
+def test_influence_is_in_the_order_of_the_boards_and_exact_scores_agree(run, tmp_path, monkeypatch):
     folder, *_ = run
+    audits, real = [], sdi.fast.featurize.__globals__["audit_features"]
+    monkeypatch.setitem(sdi.fast.featurize.__globals__, "audit_features", lambda *args: (audits.append(1), real(*args)))
     train_boards, test_boards, _ = sampled(SMOKE, split(SMOKE))
     train_boards, test_boards = train_boards.take(np.arange(6)[::-1]), test_boards.take(np.arange(5))
     points = checkpoints_in(folder / "seed-0")
     found = influence(SMOKE, points, train_boards, test_boards, tmp_path)
     assert found.sdi.shape == (6, 5, SMOKE.loops)
+    assert len(audits) >= 2 * len(points)  # both sides of every checkpoint
     expected = np.zeros((6, 5))
     for point in sdi.inputs.checkpoints.find_checkpoints(points):
         model = model_of(SMOKE, point.weights())
@@ -248,13 +251,19 @@ def test_the_demo_fits_80_columns_and_shows_a_board_that_is_solved(monkeypatch):
     assert sum(path.stat().st_size for path in checkpoints) < 5e6
     small = (replace(settings, sample=6, queries=6, m=64), checkpoints[-1:])
     monkeypatch.setattr(sudoku, "pretrained", lambda: small)
-    console = Console(width=80, file=io.StringIO())
+    console, drawn = Console(width=80, file=io.StringIO()), []
+    trace_board = sudoku.trace_board
+    monkeypatch.setattr(
+        sudoku, "trace_board", lambda *args: drawn.append(console.file.getvalue()) or trace_board(*args)
+    )
     seen = demo_sudoku(console)
     text = console.file.getvalue()
     assert max(map(len, text.splitlines())) <= 80
     assert seen["answers"][-1] == seen["solution"]
     assert seen["trajectory"].sum() == pytest.approx(seen["tracin"], rel=1e-4)
-    assert "step 1" in text
+    assert re.search(r"step 1: \d+ wrong", text)
+    assert ": solved" in text
+    assert "Sudoku" in drawn[0], "boards are drawn before influence is computed"
     for arguments, words in ((["chess"], "TASK must be parity or sudoku, got 'chess'"), (["sudoku"], "parity without")):
         found = CliRunner().invoke(app, ["demo", *arguments])
         assert found.exit_code == 2

@@ -16,9 +16,9 @@ CHECKSUMS = {
 }
 SHAPE = (10000, 9, 9, 9)  # board, row, column, digit: one-hot, a blank is all zeros
 WHAT = (
-    "SATNet's Sudoku data set is in two files, features.pt and labels.pt, which its authors publish with their code "
-    "(Wang, Donti, Wilder, Kolter 2019: SATNet); put both into one folder and "
-    "name it, or leave it out for generated boards"
+    "SATNet's Sudoku data set is in two files, features.pt and labels.pt, in the sudoku.zip that its authors offer "
+    "beside their code: https://github.com/locuslab/SATNet, under 'Getting the datasets'; unpack it, put both into one "
+    "folder and name it, or leave it out for generated boards"
 )
 
 
