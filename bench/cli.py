@@ -177,6 +177,14 @@ def stream(
 
 
 @app.command()
+def plan(rounds: Rounds = 3, quick: Quick = False, seed: Seed = 0, json: Json = None) -> None:
+    """What `sdi plan` says of three sizes against what the runs take: CPU time, memory, disk, ranking."""
+    from .commands.plan import measure_plan
+
+    run(lambda tell: measure_plan(rounds, quick, seed, tell), json, None, quick)
+
+
+@app.command()
 def variants(
     sketch: Annotated[
         list[str] | None,

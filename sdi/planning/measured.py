@@ -19,7 +19,7 @@ class Measured:
     store: TimedStore
     finding: Cost  # all checkpoints, and their sha256
     loading: Cost  # one of them
-    pilot: Cost | None  # of `spread`, at one checkpoint
+    pilot: Cost | None  # of `spread`, at all checkpoints
     held_bytes: int | None  # by the process, the model among it, before the first batch
     pass_bytes: int | None  # more at the highest, in batches of both sides
     keys: tuple[str, ...]  # of the checkpoints

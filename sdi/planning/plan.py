@@ -102,8 +102,6 @@ def plan(
         timed_on = device_of(model)
         stack.enter_context(backend.weights_kept(model))
         shapes = backend.body_shapes(model, loop)
-        progress(f"loading {points[0].path.name}")
-        model, loading = timed(partial(points[0].load_into, model, backend))
         job = Job(backend, model, loss, loop, settings)
         known = (
             stored_widths(store_folder(settings, expand(store), settings.seed)) if store and settings.spread else None
@@ -112,7 +110,9 @@ def plan(
         if settings.spread and known is None:
             progress("measuring how to spread the sketch")
             moved = _Moved(train, partial(place, device=asked)) if move else train
-            widths, pilot = timed(partial(pilot_widths, job, points[:1], moved, settings.m))
+            widths, pilot = timed(partial(pilot_widths, job, points, moved, settings.m))
+        progress(f"loading {points[0].path.name}")
+        model, loading = timed(partial(points[0].load_into, model, backend))
         seeds = sketch_seeds(settings)
         sketches = [draw_sketch(settings, shapes, seed, widths) for seed in seeds]
         give_back()

@@ -23,6 +23,7 @@ class PlannedSize:
     disk_bytes: int  # shards, sidecars and manifests
     network_bytes: int  # read back to rank all training examples once for all queries
     score_seconds: float | None  # to rank them, in one process, streamed
+    score_cpu_seconds: float | None
     whole_bytes: int  # of features and scores in the memory of a process that scores without streaming
 
 
@@ -66,9 +67,9 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [self.title, "", *_aligned([self.head, *self.rows]), "", "for n training examples:"]
-        lines += [f"  {name:<8} {text}" for name, text in self.formulas.items()]
+        lines += [f"  {name:<8} {text}".replace(" + ", f"\n{'+ ':>11}") for name, text in self.formulas.items()]
         lines += ["", "assumed:", *(f"  - {text}" for text in self.assumptions)]
-        return "\n".join(map(printable, lines))
+        return "\n".join(printable(line) for text in lines for line in text.split("\n"))
 
     def _repr_html_(self) -> str:
         return html_table(self.title, self.head, self.rows)

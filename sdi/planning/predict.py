@@ -22,8 +22,8 @@ from sdi.store.shard_format import encoded
 from sdi.units import bytes_text, seconds_text
 
 COPIES = 5  # of a shard's features while it is written: of its batches, joined, converted, and twice as bytes
-# Of an example's labels in memory (ids, digests, rows), as tracemalloc counts them in `fill`: docs/cluster.md
-LABELS, LABELS_MORE = 640, 240  # bytes with one checkpoint, and for each further one
+LABELS, LABELS_MORE = 640, 180  # of an example's labels with one checkpoint and each further one: `sdi-bench plan`
+BUSY = 1.3  # the clock over the processor's time, on a machine where others work
 
 
 def predict(found: Measured, sizes: Sequence[int], queries: int, hosts: int, device: str, here: bool) -> Plan:
@@ -32,7 +32,7 @@ def predict(found: Measured, sizes: Sequence[int], queries: int, hosts: int, dev
     seconds = _seconds(found, queries, hosts, "wall", hosts)
     cpu = _seconds(found, queries, 1, "cpu", hosts)
     memory = _memory(found) if here else None
-    ranking = _ranking(found, queries) if here else None
+    ranking, ranking_cpu = (_ranking(found, queries, kind) if here else None for kind in ("wall", "cpu"))
     planned, exact = [], True
     for n in sizes:
         disk, guesses = disk_bytes(found, n, queries)
@@ -46,6 +46,7 @@ def predict(found: Measured, sizes: Sequence[int], queries: int, hosts: int, dev
                 disk,
                 2 * disk,
                 None if ranking is None else ranking.value(n),
+                None if ranking_cpu is None else ranking_cpu.value(n),
                 _whole_bytes(found, n, queries),
             )
         )
@@ -86,7 +87,7 @@ def _seconds(found: Measured, queries: int, shared_by: int, kind: str, hosts: in
     train, query = found.sides["train"], found.sides["query"]
     write = found.store.write
     first = sum(of(side.first.over(side.later)) for side in found.sides.values())
-    begin = of(found.finding) + C * of(found.loading) + R * first + (C * of(found.pilot) if found.pilot else 0.0)
+    begin = of(found.finding) + C * of(found.loading) + R * first + (of(found.pilot) if found.pilot else 0.0)
     made, seen = _busiest(found, "query", queries, shared_by), (C * R + 1) * queries
     terms = (
         Term(
@@ -115,7 +116,7 @@ def _memory(found: Measured) -> Formula | None:
     waiting = max(_shards(found, name, shard).rows * side.value_bytes for name, side in found.sides.items())
     passing, writing = found.pass_bytes + waiting, COPIES * waiting
     what = "for a batch and the shard that it goes into" if passing >= writing else "for a shard that is being written"
-    labels = LABELS + LABELS_MORE * (len(found.keys) * found.settings.repeats - 1)
+    labels = label_bytes(len(found.keys) * found.settings.repeats)
     return Formula(
         (
             once("held, with the model", found.held_bytes),
@@ -126,14 +127,25 @@ def _memory(found: Measured) -> Formula | None:
     )
 
 
-def _ranking(found: Measured, queries: int) -> Formula | None:
+def label_bytes(passes: int) -> int:
+    """Bytes of an example's id, digest and places in memory. passes: checkpoints times stores.
+
+    >>> label_bytes(1), label_bytes(3)
+    (640, 1000)
+    """
+    return LABELS + LABELS_MORE * (passes - 1)
+
+
+def _ranking(found: Measured, queries: int, kind: str) -> Formula | None:
     if found.store.row is None or found.store.query is None or found.settings.repeats > 1:
         return None
-    C = len(found.keys)
+    C, begin = len(found.keys), getattr(found.store.begin, kind)
     return Formula(
         (
-            Term("to check and score a training example", _times(C, "n"), lambda n: C * n, found.store.row.wall),
-            once("for the queries", C * queries * found.store.query.wall),
+            Term(
+                "to check and score a training example", _times(C, "n"), lambda n: C * n, getattr(found.store.row, kind)
+            ),
+            once("to begin, and for the queries", begin + C * queries * getattr(found.store.query, kind)),
         ),
         seconds_text,
     )
@@ -192,6 +204,11 @@ def _assumptions(found: Measured, sizes: Sequence[int], queries: int, hosts: int
         "ranking streams (sdi top, sdi.stream_top), files in memory; from a slower place, add network / its speed",
         f"sdi run and sdi score hold features and scores whole: {held} at n = {largest:,}",
     ]
+    busy = train.later.wall / max(train.later.cpu, 1e-9)
+    if here and found.timed_on == "cpu" and busy > BUSY:
+        words.append(
+            f"the clock ran {busy:.1f} times as long as the processor worked: others work here, and time counts that"
+        )
     if hosts > 1:
         words.append("processes have machines of their own, like this one, and one fast file system that all share")
     words.append(
@@ -199,10 +216,6 @@ def _assumptions(found: Measured, sizes: Sequence[int], queries: int, hosts: int
         if not guesses
         else "disk is a guess: " + "; ".join(sorted(guesses))
     )
-    if found.pilot is not None and len(found.keys) > 1:
-        words.append(
-            "spread: widths as measured at the first checkpoint; the run measures them at all, for as many bytes"
-        )
     if not here:
         words.append(f"batches were timed on {found.timed_on}; run the plan on a machine that has {device}")
     if found.sides["query"].features.has_steps is False or found.settings.repeats > 1:

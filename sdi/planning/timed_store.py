@@ -11,6 +11,7 @@ import numpy as np
 
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.planning.cost import Cost, mean, timed
+from sdi.planning.store_bytes import split_shards
 from sdi.planning.timed_side import TimedSide
 from sdi.result.stream_top import stream_top
 from sdi.sketch.sketch_map import SketchMap
@@ -19,7 +20,8 @@ from sdi.store.store import Store
 
 POINT = Checkpoint(path=Path("plan"), eta=1.0, fingerprint="0" * 64)
 SHARD_BYTES = 16 << 20  # of features in a shard of such a store, if a real one's is larger
-SHARDS, MOST_QUERIES, ROUNDS = 3, 8, 3
+ROWS, SHARDS = 1024, (3, 9)  # so many rows, in at least and at most so many shards
+MOST_QUERIES, ROUNDS = 8, 3
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class TimedStore:
     write: dict[str, Cost]
     row: Cost | None  # sha256, product and merge, for all queries; None where the store cannot be streamed
     query: Cost | None
+    begin: Cost  # what libraries do on first use
 
 
 def time_store(
@@ -36,12 +39,17 @@ def time_store(
 ) -> TimedStore:
     """Write stores of one and of some training shards, and rank from both.
 
-    shard: examples of a real store's. queries: to rank for.
+    shard: examples that a real one holds at least. queries: to rank for.
     """
-    rows = {name: min(shard, max(1, SHARD_BYTES // side.value_bytes)) for name, side in sides.items()}
+    rows = {
+        name: min(split_shards(0, side.batch, shard).rows, max(1, SHARD_BYTES // side.value_bytes))
+        for name, side in sides.items()
+    }
+    least, most = SHARDS
+    shards_of = (1, max(least, min(most, 1 + ROWS // rows["train"])))
     asked = min(queries, MOST_QUERIES, rows["query"])
     stores, writes = [], []
-    for shards in (1, SHARDS):
+    for shards in shards_of:
         store = Store.create(folder / str(shards), sketch, {"dtype": dtype, "made": "for a plan"})
         with store.writing():
             for k in range(shards):
@@ -50,8 +58,8 @@ def time_store(
         stores.append(store.path)
     write = {"train": mean(writes[1:]), "query": query}
     if not sides["query"].features.has_steps:
-        return TimedStore(write, None, None)
-    more = (SHARDS - 1) * rows["train"]
+        return TimedStore(write, None, None, Cost())
+    more = (shards_of[1] - 1) * rows["train"]
 
     def slope(count: int) -> tuple[Cost, Cost]:
         """A training row more for so many queries; and what there is beside the rows of the smaller store."""
@@ -60,13 +68,15 @@ def time_store(
         row = many.over(few).per(more)
         return row, few.over(Cost(row.wall * rows["train"], row.cpu * rows["train"]))
 
+    names = [f"query-0-{j}" for j in range(asked)]
+    cold = timed(partial(_rank, stores[0], names))[1]
     one, beside = slope(1)
     if asked == 1:
-        return TimedStore(write, one, beside)
+        return TimedStore(write, one, beside, cold.over(beside))
     several, beside = slope(asked)
     each = several.over(one).per(asked - 1)
     row = Cost(*(a + b * (queries - 1) for a, b in zip(one, each, strict=True)))
-    return TimedStore(write, row, beside.per(asked))
+    return TimedStore(write, row, beside.per(asked), cold.over(beside))
 
 
 def _write(store: Store, side: TimedSide, rows: int, number: int) -> Cost:
