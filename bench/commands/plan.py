@@ -24,7 +24,7 @@ from ..work.cases import Case
 from ..workers.remote import Remote
 from .growth import loop_only
 
-SIZES, TINY = (64, 160, 400), (8, 16, 24)
+SIZES, TINY = (64, 256, 1024), (8, 16, 24)
 LABELS_OF, TINY_LABELS = (20_000, 60_000), (200, 400)  # examples of one number each, whose labels are what grows
 QUERIES, CHECKPOINTS = 8, 2
 WHATS = {"cpu": "CPU time", "memory": "memory", "ranking": "CPU time of ranking", "disk": "disk"}
@@ -33,7 +33,7 @@ PLANNED = {"cpu": "cpu_seconds", "memory": "memory_bytes", "ranking": "score_cpu
 
 def measure_plan(rounds: int, quick: bool, seed: int, tell: Progress) -> Record:
     """Ratios of medians over rounds, planned over measured."""
-    case = loop_only(16, 2, 8, 4, 32, seed, core=1) if quick else loop_only(128, 8, 64, 8, 1024, seed)
+    case = loop_only(16, 2, 8, 4, 32, seed, core=1) if quick else loop_only(64, 8, 32, 8, 512, seed)
     sizes = TINY if quick else SIZES
     figures: dict[str, list[float]] = {}
     with TemporaryDirectory(prefix="sdi-bench-plan-") as name:

@@ -29,7 +29,11 @@ class PlannedSize:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will take. Prints as tables and formulas; `to_dict` is the same as JSON values."""
+    """What a run will take. Prints as a table and its formulas; `to_dict` is the same as JSON values.
+
+    >>> Plan((), {"time": "n × 2 s"}, (), True, "cpu", "cpu", 8, 1, 1, 3, 512, {}).title
+    'a run of 1 checkpoint, 3 queries, by 8 processes; timed on cpu'
+    """
 
     sizes: tuple[PlannedSize, ...]  # one for each number of training examples
     formulas: dict[str, str]  # of each amount, with n for the number of training examples
