@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,10 +32,10 @@ WHATS = {"cpu": "CPU time", "memory": "memory", "ranking": "CPU time of ranking"
 PLANNED = {"cpu": "cpu_seconds", "memory": "memory_bytes", "ranking": "score_cpu_seconds", "disk": "disk_bytes"}
 
 
-def measure_plan(rounds: int, quick: bool, seed: int, tell: Progress) -> Record:
-    """Ratios of medians over rounds, planned over measured."""
+def measure_plan(rounds: int, quick: bool, seed: int, tell: Progress, sizes: Sequence[int] = SIZES) -> Record:
+    """Ratios of medians over rounds, planned over measured. sizes: numbers of training examples; not of a quick run."""
     case = loop_only(16, 2, 8, 4, 32, seed, core=1) if quick else loop_only(64, 8, 32, 8, 512, seed)
-    sizes = TINY if quick else SIZES
+    sizes = TINY if quick else sizes
     figures: dict[str, list[float]] = {}
     with TemporaryDirectory(prefix="sdi-bench-plan-") as name:
         folder = Path(name)

@@ -95,7 +95,7 @@ BARS_OF_STREAM = (
 )
 
 BARS_OF_PLAN = tuple(
-    Bar(f"planned / measured {what}, the {end} of three sizes", f"{what} {end}", "one", sense, bound)
+    Bar(f"planned / measured {what}, the {end} of the sizes", f"{what} {end}", "one", sense, bound)
     for what in ("CPU time", "memory", "CPU time of ranking")
     for end, sense, bound in (("highest", "<=", 1.25), ("lowest", ">=", 0.75))
 )

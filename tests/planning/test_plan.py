@@ -68,7 +68,7 @@ def test_ids_go_on_as_they_begin_or_the_plan_says_that_it_guesses():
     assert all_id_bytes(["t-0", "t-1"], 101) == (sum(len(f'"t-{k}"') for k in range(101)), None)
     assert all_id_bytes(["8", "9"], 93) == (sum(len(f'"{k}"') for k in range(8, 101)), None)
     assert all_id_bytes(["é7", "é8"], 4) == (sum(len(json.dumps(f"é{k}")) for k in range(7, 11)), None)
-    assert all_id_bytes(["img-0001", "img-0002"], 9) == (90, None)
+    assert all_id_bytes(["img-0001", "img-0002"], 12) == (120, None)
     assert all_id_bytes(["b7e23e", "9c01aa"], 10) == (80, None)
     length, guess = all_id_bytes(["one", "three"], 10)
     assert (length, guess is None) == (60, False)
