@@ -43,16 +43,16 @@ def disk(folder: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"dtype": "float16", "mode": "matrix", "repeats": 2}, {"spread": True, "audit": "first"}],
+    ("sizes", "changes"),
+    [(SIZES, {}), (SIZES[1:2], {"dtype": "float16", "mode": "matrix", "repeats": 2}), (SIZES[1:2], {"spread": True})],
     ids=["plain", "float16, two sketches", "spread"],
 )
-def test_the_disk_of_three_sizes_is_that_of_the_finished_stores(world, changes):
+def test_the_disk_of_three_sizes_is_that_of_the_finished_stores(world, sizes, changes):
     before = sorted(world.folder.rglob("*"))
-    found = sdi.plan(world.model, **options(world, 7, examples=SIZES, store=world.store, **changes))
+    found = sdi.plan(world.model, **options(world, 7, examples=sizes, store=world.store, **changes))
     assert sorted(world.folder.rglob("*")) == before  # a plan leaves nothing
     assert found.exact
-    for n, size in zip(SIZES, found.sizes, strict=True):
+    for n, size in zip(sizes, found.sizes, strict=True):
         store = world.folder / f"store-{n}"
         sdi.attribute(world.model, **options(world, n, store=store, **changes))
         assert size.disk_bytes == disk(store)
@@ -127,13 +127,14 @@ def test_of_a_device_that_is_not_here_no_time_is_guessed():
 
 
 @pytest.mark.slow
-def test_batches_are_timed_on_another_device_if_it_is_here(world, monkeypatch):
-    """There is none: the CPU is taken for another. The model comes back."""
+def test_batches_are_timed_on_another_device_if_it_is_here_and_widths_measured_at_all_checkpoints(world, monkeypatch):
+    """There is none: the CPU is taken for another."""
     module = sys.modules["sdi.planning.plan"]
     monkeypatch.setattr(module, "same_device", lambda one, other: False)
-    with counting(module, "on_device") as models, counting(module, "batch_on") as batches:
+    pilots = counting(module, "pilot_widths", lambda job, points, *more: len(points))
+    with counting(module, "on_device") as models, counting(module, "batch_on") as batches, pilots as measured_at:
         found = sdi.plan(world.model, **options(world, 7, examples=7, device="cpu:0", spread=True))
-    assert len(models) == 1
+    assert (len(models), measured_at) == (1, [2])
     assert len(batches) == 4  # of the pilot, two of train that are as large, one of query
     assert found.sizes[0].seconds > 0
 
