@@ -177,6 +177,22 @@ def stream(
 
 
 @app.command()
+def plan(
+    size: Annotated[
+        list[int] | None, typer.Option(min=1, help="Training examples, once for each; 64, 256, 1024 unless given.")
+    ] = None,
+    rounds: Rounds = 3,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """What `sdi plan` says of three sizes against what the runs take: CPU time, memory, disk, ranking."""
+    from .commands.plan import SIZES, measure_plan
+
+    run(lambda tell: measure_plan(rounds, quick, seed, tell, size or SIZES), json, None, quick)
+
+
+@app.command()
 def variants(
     sketch: Annotated[
         list[str] | None,

@@ -13,6 +13,8 @@ from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.looped_config import LoopedConfig
 from sdi.inputs.settings import Settings
 from sdi.loop import Loop
+from sdi.planning.plan import plan
+from sdi.planning.plan_text import Plan
 from sdi.report.write import write_report
 from sdi.result.groups import Groups, group_scores
 from sdi.result.parts import Parts, parts
@@ -62,6 +64,7 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "LoopedConfig",
     "NonFiniteError",
     "Parts",
+    "Plan",
     "Result",
     "SGD",
     "Settings",
@@ -87,6 +90,7 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "load",
     "load_sketch",
     "parts",
+    "plan",
     "random_groups",
     "retrain",
     "spread",

@@ -94,6 +94,12 @@ BARS_OF_STREAM = (
     Bar("memory of the top-k pass beside the file, in GB / 1 GB", "memory", "one GB", "<=", 1.0),
 )
 
+BARS_OF_PLAN = tuple(
+    Bar(f"planned / measured {what}, the {end} of the sizes", f"{what} {end}", "one", sense, bound)
+    for what in ("CPU time", "memory", "CPU time of ranking")
+    for end, sense, bound in (("highest", "<=", 1.25), ("lowest", ">=", 0.75))
+)
+
 
 def judge(bars: Sequence[Bar], figures: Mapping[str, float]) -> list[Verdict]:
     return [bar.judge(figures) for bar in bars]

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("sdi", "sdi.lm", "sdi.scores", "sdi.result", "sdi.sketch", "sdi.validate", "sdi.testing")
 PAGES = (
     "index",
+    "cluster",
     "guide",
     "steps",
     "error-bars",

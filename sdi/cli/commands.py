@@ -203,6 +203,30 @@ def inspect(config: ConfigFile, json: Json = False) -> None:
         show_inspection(console, found)
 
 
+@app.command()
+def plan(
+    config: ConfigFile,
+    examples: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N", help="Training examples, such as 1e6; may be repeated. [default: 1e6 to 1e9]"),
+    ] = None,
+    queries: Annotated[int | None, typer.Option(help="Their number. [default: as many as there are]")] = None,
+    hosts: Annotated[int, typer.Option(help="Processes, each on a machine of its own, that fill one store.")] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...; where model() puts it unless given.")] = None,
+    json: Json = False,
+) -> None:
+    """Time, memory, disk and network of the run at any size, from a timed batch, with the formulas."""
+    from sdi.cli.plan import plan_config
+    from sdi.cli.progress import status
+
+    with exit_codes(json), status(quiet=json) as tell:
+        found = plan_config(config, examples or [], queries, hosts, device, tell)
+    if json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+
+
 @app.command("choose-m")
 def choose_m(
     target: Annotated[float, typer.Option(help="The wanted standard error, as a share of |g| |phi|.")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.markup import escape
 
-from sdi.cli.tables import bytes_text, plain_table, seconds_text
+from sdi.cli.tables import plain_table
 from sdi.printable import printable
 from sdi.run.inspect import Inspection
 

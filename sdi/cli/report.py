@@ -12,7 +12,6 @@ from rich.markup import escape
 import sdi
 from sdi.cli.exit_codes import exit_codes
 from sdi.cli.run_config import find_run
-from sdi.cli.tables import bytes_text
 from sdi.inputs.batches import in_order
 from sdi.inputs.groups_file import read_groups
 from sdi.inputs.script import load_functions
@@ -21,6 +20,7 @@ from sdi.report.figures import write_figures
 from sdi.result.score_store import score
 from sdi.run.run_record import read_record
 from sdi.run.runs import Run
+from sdi.units import bytes_text
 from sdi.version import __version__
 
 MOST_BYTES = 2 << 30  # of training features that are read to score a store that has no saved result

@@ -115,27 +115,3 @@ def number_text(x: float) -> str:
     ('-0.01234', '+1.235e+06')
     """
     return f"{x:+.4g}"
-
-
-def bytes_text(n: float) -> str:
-    """A number of bytes with a decimal unit.
-
-    >>> bytes_text(999), bytes_text(6_500_000_000)
-    ('999 B', '6.5 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if n < 1000:
-            return f"{n:.3g} {unit}"
-        n /= 1000
-    return f"{n:.3g} TB"
-
-
-def seconds_text(s: float) -> str:
-    """A duration with its unit.
-
-    >>> seconds_text(0.034), seconds_text(75), seconds_text(7300)
-    ('0.034 s', '1 min 15 s', '2 h 1 min')
-    """
-    if s < 60:
-        return f"{s:.2g} s" if s < 10 else f"{s:.0f} s"
-    return f"{s // 60:.0f} min {s % 60:.0f} s" if s < 3600 else f"{s // 3600:.0f} h {s % 3600 // 60:.0f} min"

@@ -342,3 +342,17 @@ def test_a_config_may_have_a_loop_within_a_loop(project):
     np.testing.assert_allclose(groups.result.nested().values[0], pairs.sum("train").values, rtol=1e-4, atol=1e-5)
     said = call("run", edit(project, inner=0), code=2).output
     assert "inner must be an integer of at least 1, got 0" in " ".join(said.split())
+
+
+def test_a_plan_says_what_a_run_of_any_size_takes_and_writes_nothing(project):
+    before = files(project)
+    said = call_json("plan", project / "run.toml", "--examples", "10", "--examples", "1e9", "--hosts", 8)
+    assert {k: v for k, v in files(project).items() if k.name != "built"} == before
+    assert [size["examples"] for size in said["sizes"]] == [10, 10**9]
+    assert (said["hosts"], said["queries"], said["checkpoints"], said["timed_on"]) == (8, 3, 2, "cpu")
+    call("run", project / "run.toml")
+    stored = [p for p in (project / "runs/first").rglob("*") if p.name.startswith(("shard-", "manifest"))]
+    assert said["sizes"][0]["disk_bytes"] == sum(p.stat().st_size for p in stored)
+    assert "for n training examples:" in call("plan", project / "run.toml", "--queries", 5).stdout
+    wrong = call("plan", project / "run.toml", "--examples", "many", code=2).stderr
+    assert "--examples must be a number of training examples such as 250000 or 1e6, got 'many'" in wrong

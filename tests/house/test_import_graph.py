@@ -17,7 +17,7 @@ from paths import ROOMS, ROOT
 # folder, or a module that stands beside the folders.
 ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "sdi": (
-        ("version", "errors", "arguments", "printable", "seal", "files", "loop"),
+        ("version", "errors", "arguments", "printable", "seal", "files", "loop", "units"),
         ("inputs",),
         ("lm",),
         ("sketch",),
@@ -27,6 +27,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("result",),
         ("report",),
         ("run",),
+        ("planning",),
         ("retraining",),
         ("validate",),
         ("testing",),

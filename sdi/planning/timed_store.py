@@ -1,0 +1,102 @@
+"""What writing to a store and ranking from it cost, timed on small stores of the timed features in a scratch folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from sdi.inputs.checkpoints import Checkpoint
+from sdi.planning.cost import Cost, mean, timed
+from sdi.planning.store_bytes import split_shards
+from sdi.planning.timed_side import TimedSide
+from sdi.result.stream_top import stream_top
+from sdi.sketch.sketch_map import SketchMap
+from sdi.store.features import Features
+from sdi.store.store import Store
+
+POINT = Checkpoint(path=Path("plan"), eta=1.0, fingerprint="0" * 64)
+SHARD_BYTES = 16 << 20  # of features in a shard of such a store, if a real one's is larger
+ROWS, SHARDS = 1024, (3, 9)  # so many rows, in at least and at most so many shards
+MOST_QUERIES, ROUNDS = 8, 3
+
+
+@dataclass(frozen=True)
+class TimedStore:
+    """Writing an example of each side; passing a training example by, at one checkpoint; and what a query adds."""
+
+    write: dict[str, Cost]
+    row: Cost | None  # sha256, product and merge, for all queries; None where the store cannot be streamed
+    query: Cost | None
+    begin: Cost  # what libraries do on first use
+
+
+def time_store(
+    folder: Path, sketch: SketchMap, dtype: str, sides: dict[str, TimedSide], shard: int, queries: int
+) -> TimedStore:
+    """Write stores of one and of some training shards, and rank from both.
+
+    shard: examples that a real one holds at least. queries: to rank for.
+    """
+    rows = {
+        name: min(split_shards(0, side.batch, shard).rows, max(1, SHARD_BYTES // side.value_bytes))
+        for name, side in sides.items()
+    }
+    least, most = SHARDS
+    shards_of = (1, max(least, min(most, 1 + ROWS // rows["train"])))
+    asked = min(queries, MOST_QUERIES, rows["query"])
+    stores, writes = [], []
+    for shards in shards_of:
+        store = Store.create(folder / str(shards), sketch, {"dtype": dtype, "made": "for a plan"})
+        with store.writing():
+            for k in range(shards):
+                writes.append(_write(store, sides["train"], rows["train"], k).per(rows["train"]))
+            query = _write(store, sides["query"], asked, 0).per(asked)
+        stores.append(store.path)
+    write = {"train": mean(writes[1:]), "query": query}
+    if not sides["query"].features.has_steps:
+        return TimedStore(write, None, None, Cost())
+    more = (shards_of[1] - 1) * rows["train"]
+
+    def slope(count: int) -> tuple[Cost, Cost]:
+        """A training row more for so many queries; and what there is beside the rows of the smaller store."""
+        names = [f"query-0-{j}" for j in range(count)]
+        few, many = (_least([partial(_rank, path, names)] * ROUNDS) for path in stores)
+        row = many.over(few).per(more)
+        return row, few.over(Cost(row.wall * rows["train"], row.cpu * rows["train"]))
+
+    names = [f"query-0-{j}" for j in range(asked)]
+    cold = timed(partial(_rank, stores[0], names))[1]
+    one, beside = slope(1)
+    if asked == 1:
+        return TimedStore(write, one, beside, cold.over(beside))
+    several, beside = slope(asked)
+    each = several.over(one).per(asked - 1)
+    row = Cost(*(a + b * (queries - 1) for a, b in zip(one, each, strict=True)))
+    return TimedStore(write, row, beside.per(asked), cold.over(beside))
+
+
+def _write(store: Store, side: TimedSide, rows: int, number: int) -> Cost:
+    """One shard of the side's timed features, again and again, joined from batches as a run does."""
+    f = side.features
+    names = [f"{side.side}-{number}-{k}" for k in range(rows)]
+    parts = []
+    for start in range(0, rows, side.batch):
+        take = np.arange(start, min(start + side.batch, rows)) % len(f.ids)
+        outside, losses = (None if x is None else x[take] for x in (f.outside, f.losses))
+        ids = tuple(names[start : start + len(take)])
+        parts.append(Features(f.values[take], f.tau[take], f.blocks, f.sketch, outside, ids, losses=losses))
+    contents = ["0" * 16] * rows
+    return timed(lambda: store.append(POINT.key, side.side, Features.concatenate(parts), contents))[1]
+
+
+def _rank(path: Path, queries: list[str]) -> None:
+    stream_top(Store(path), [POINT], queries)  # opened anew: shards are checked again
+
+
+def _least(turns: list[Callable[[], None]]) -> Cost:
+    costs = [timed(turn)[1] for turn in turns]
+    return Cost(min(c.wall for c in costs), min(c.cpu for c in costs))
