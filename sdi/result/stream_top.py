@@ -7,6 +7,7 @@ scores are reduced to one number per target and merged into the k best so far. A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -218,7 +219,7 @@ def train_blocks(
     if train is not None:
         wanted = {i: find_row(rows[0], i, "train") for i in train}
         rows[0] = {i: row for i, row in rows[0].items() if i in wanted}  # in the order in which they are stored
-    size = max(1, BLOCK_BYTES // (store.sketch.size * store.dtype.itemsize))
+    size = max(1, BLOCK_BYTES // (store.sketch.size * np.result_type(np.float32, store.dtype).itemsize))
     names: list[str] = []
     for i, row in rows[0].items():
         if names and (len(names) == size or rows[0][names[-1]].shard != row.shard):
@@ -233,16 +234,17 @@ def _block(store: Store, rows: Mapping[str, Row], names: list[str]) -> Float[Arr
     places = [find_row(rows, i, "train") for i in names]
     start, shard = places[0].row, places[0].shard
     if all(p.shard == shard and p.row == start + k for k, p in enumerate(places)):
-        return _gradients(store.open_shard(shard), slice(start, start + len(names)))
+        return _gradients(store, shard, slice(start, start + len(names)))
     values = np.empty((len(names), store.sketch.size), dtype=np.result_type(np.float32, store.dtype))
     for shard in dict.fromkeys(p.shard for p in places):
         here = [k for k, p in enumerate(places) if p.shard == shard]
-        values[here] = _gradients(store.open_shard(shard), [places[k].row for k in here])
+        values[here] = _gradients(store, shard, [places[k].row for k in here])
     return values
 
 
-def _gradients(part: Mapping[str, Array], rows: slice | list[int]) -> Float[Array, "b D"]:
-    values = decoded(part, "values", rows)
+def _gradients(store: Store, shard: Path, rows: slice | list[int]) -> Float[Array, "b D"]:
+    part = store.open_shard(shard)
+    values = decoded(part, "values", rows, store.blocks)
     if values.ndim == 3:
-        values = values.sum(axis=1) + (decoded(part, "outside", rows) if "outside" in part else 0)
+        values = values.sum(axis=1) + (decoded(part, "outside", rows, store.blocks) if "outside" in part else 0)
     return values
