@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sdi.arguments import one_of
 from sdi.cli.exit_codes import FAILED
 
 from .harness.guard import Guarded
@@ -174,6 +175,34 @@ def stream(
 
     check_folder("--folder", folder)
     run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell, seed), json, plot, quick)
+
+
+@app.command()
+def retrieval(
+    folder: Annotated[Path, typer.Option(help="Where to make the stores: 2.3 GB, kept for the next time.")] = Path(
+        ".bench"
+    ),
+    task: Annotated[list[str] | None, typer.Option(help="parity or sudoku; both unless given.")] = None,
+    size: Annotated[
+        list[int] | None, typer.Option(min=10, help="Examples, once for each; 10^4, 10^5, 10^6 unless given.")
+    ] = None,
+    quick: Quick = False,
+    rounds: Rounds = 3,
+    seed: Seed = 0,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """What an index finds of what the full scan finds, and its time and bytes, on features with real spectra."""
+    from .commands.retrieval import QUICK, measure_retrieval
+    from .commands.retrieval import Work as Sizes
+    from .work.real_features import TASKS
+
+    check_folder("--folder", folder)
+    for name in task or ():
+        one_of("--task", name, TASKS)
+    work = QUICK if quick else Sizes(rounds=rounds)
+    work = work._replace(tasks=task or work.tasks, sizes=tuple(sorted(set(size or work.sizes))))
+    run(lambda tell: measure_retrieval(work, folder, tell, seed), json, plot, quick)
 
 
 @app.command()

@@ -2,8 +2,8 @@
 
 The file is safetensors, sealed; its metadata say which store, checkpoints, etas and examples it is of. It also holds
 16 bytes for each example and checkpoint, a digest of the stored row: so that the few rows which are read to rank
-candidates can be checked without reading whole shards. An index that is not of what is asked for is refused. It is searched by
-FAISS, which is given arrays that were checked, and never a file.
+candidates can be checked without reading whole shards. An index that is not of what is asked for is refused. It is
+searched by FAISS, which is given arrays that were checked, and never a file.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def row_digest(part: Mapping[str, Array], row: int) -> bytes:
     digest = hashlib.blake2b(digest_size=DIGEST)
     for name in ("values", "values.scale", "outside", "outside.scale", "scale"):
         if name in part:
-            x = np.ascontiguousarray(part[name][row])
-            digest.update(f"{name} {x.dtype} {x.shape};".encode())
+            x = part[name][row]
+            digest.update(f"{name} {x.dtype.str} {x.shape};".encode())
             digest.update(x.tobytes())
     return digest.digest()

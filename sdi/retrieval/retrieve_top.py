@@ -7,7 +7,7 @@ is missed. `sdi-bench retrieval` measures how many are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -128,7 +128,7 @@ class CheckedRows(Store):
         self.place = {i: n for n, i in enumerate(ids)}
         self.number = {c.key: n for n, c in enumerate(checkpoints)}
         self.index, self.remedy = index, remedy
-        self._maps: dict[Path, Mapping[str, Array]] = {}
+        self._maps: dict[Path, dict[str, Array]] = {}
 
     def read(self, checkpoint: str, side: str, ids: Sequence[str]) -> Features:
         if side == "train":
@@ -147,11 +147,12 @@ class CheckedRows(Store):
         return super().read(checkpoint, side, ids)
 
     def open_shard(self, shard: Path) -> dict[str, np.ndarray]:
-        if shard.parent.name != "train":
-            return super().open_shard(shard)
         if shard not in self._maps:
-            self._maps[shard] = map_safetensors(shard)
-        return dict(self._maps[shard])
+            if shard.parent.name != "train":
+                return super().open_shard(shard)
+            # As plain arrays: every row that is taken of np.memmap costs microseconds.
+            self._maps[shard] = {name: np.asarray(array) for name, array in map_safetensors(shard).items()}
+        return self._maps[shard]
 
     def _digest(self, checkpoint: str, i: str) -> bytes:
         return self.index.digests[self.place[i], self.number[checkpoint]].tobytes()

@@ -243,17 +243,18 @@ class Store:
 
         checkpoint: a checkpoint's key. side: "train" or "query".
         """
-        found = [find_row(self.rows(checkpoint, side), i, side) for i in ids]
+        stored, blocks = self.rows(checkpoint, side), self.blocks
+        found = [find_row(stored, i, side) for i in ids]
         parts = {shard: self.open_shard(shard) for shard in dict.fromkeys(row.shard for row in found)}
         steps = max((p["values"].shape[1] for p in parts.values() if p["values"].ndim == 3), default=0)
         width, wide = self.sketch.size, np.result_type(np.float32, self.dtype)
         values = np.zeros((len(ids), steps, width) if steps else (len(ids), width), dtype=wide)
         outside = np.zeros((len(ids), width), dtype=wide) if any("outside" in p for p in parts.values()) else None
         for k, row in enumerate(found):
-            part = decoded(parts[row.shard], "values", slice(row.row, row.row + 1), self.blocks)[0]
+            part = decoded(parts[row.shard], "values", slice(row.row, row.row + 1), blocks)[0]
             values[k, : len(part)] = part
             if outside is not None and "outside" in parts[row.shard]:
-                outside[k] = decoded(parts[row.shard], "outside", slice(row.row, row.row + 1), self.blocks)[0]
+                outside[k] = decoded(parts[row.shard], "outside", slice(row.row, row.row + 1), blocks)[0]
         tau = np.array([row.tau for row in found], dtype=np.int64)
         known = all(LOSS in part for part in parts.values())
         losses = np.array([parts[row.shard][LOSS][row.row] for row in found], dtype=np.float64) if known else None
