@@ -177,6 +177,22 @@ def stream(
     run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell, seed), json, plot, quick)
 
 
+@app.command("bytes")
+def bytes_command(
+    m: Annotated[list[int] | None, typer.Option(min=1, help="A width, once for each; 32 to 2048 unless given.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Sketches for each point.")] = 5,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """What a byte buys: error and error bars of float32, float16 and int8 stores against bytes, over widths m."""
+    from .commands.bytes import byte_work, measure_bytes
+
+    work = byte_work(quick, m, seeds, seed)
+    run(lambda tell: measure_bytes(work, tell), json, plot, quick)
+
+
 @app.command()
 def retrieval(
     folder: Annotated[Path, typer.Option(help="Where to make the stores: 2.3 GB, kept for the next time.")] = Path(

@@ -123,7 +123,7 @@ def _one_size(
             recall = np.mean([_recall(scan.top, turn.top) for scan, turn in zip(scans, turns, strict=True)])
             scanned, took = (sum(t.best for t in timed) / len(asked) for timed in (scans, turns))
             size = index_path(store, None).stat().st_size / n
-            each = made[0].index.nbytes / n
+            each = index.index.nbytes / n
             found.append(
                 Found(
                     spectrum.task, n, width, count, float(recall), took / scanned, 1e3 * took, 1e3 * scanned, each, size

@@ -41,11 +41,14 @@ class Spectrum:
         return cls(task, np.sqrt(np.square(unit).mean(axis=0)), lengths, phi @ keep, energy)
 
     def draw(self, n: int, *seed: int) -> Float[Array, "n w"]:
-        """Training examples: normal directions with the spectrum, and lengths drawn from the real ones."""
+        """Training examples: normal, with the spectrum, each multiplied by the length of a real one.
+
+        So the spectrum is exact, and lengths vary more than the real ones, by the length of a normal vector.
+        """
         rng = np.random.default_rng(seed)
         x = rng.standard_normal((n, len(self.directions)), dtype=np.float32) * self.directions.astype(np.float32)
         lengths = self.lengths[rng.integers(0, len(self.lengths), n)]
-        return x * (lengths / np.linalg.norm(x, axis=1)).astype(np.float32)[:, None]
+        return x * lengths.astype(np.float32)[:, None]
 
 
 def real_features(task: str, n: int, queries: int, tell: Tell, seed: int = 0) -> tuple[Array, Array]:

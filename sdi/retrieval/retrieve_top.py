@@ -19,7 +19,7 @@ from sdi.files import map_safetensors
 from sdi.inputs.batches import in_order
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.result.question import Question, longest
-from sdi.result.ranking import LATE, Top, step_range
+from sdi.result.ranking import LATE, Top, check_order, step_range
 from sdi.retrieval.embedding import stored_order, target_vectors
 from sdi.retrieval.index_file import Index, describe, index_path, row_digest
 from sdi.store.features import Features
@@ -51,9 +51,18 @@ def retrieve_top(
     candidates: how many examples to look at for each ranking; by "absolute" and "late", so many of either sign.
     Returns a `Top` for each query; with each_step, one for each query and step.
     """
+    check_candidates(candidates, check_order(k, by, late))
     return Retriever(store, checkpoints, train, train_steps).top(
         queries, k, steps, by, late, each_step, stderr, candidates
     )
+
+
+def check_candidates(candidates: int, k: int) -> int:
+    """More candidates than rows: the one after the last row may be tied with it."""
+    candidates = whole("candidates", candidates)
+    if candidates <= k:
+        raise ValueError(f"candidates must be more than k={k}, got {candidates}")
+    return candidates
 
 
 class Retriever:
@@ -93,9 +102,7 @@ class Retriever:
         question = Question.ask(
             store, self.checkpoints, queries, k, steps, by, late, each_step, stderr, self.train_steps
         )
-        candidates = whole("candidates", candidates)
-        if candidates <= question.k:
-            raise ValueError(f"candidates must be more than k={question.k}, got {candidates}")
+        candidates = check_candidates(candidates, question.k)
         vectors = target_vectors(store, question)
         found = self.index.searcher.search(vectors, candidates)
         if by != "signed":
