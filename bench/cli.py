@@ -202,6 +202,9 @@ def retrieval(
     size: Annotated[
         list[int] | None, typer.Option(min=10, help="Examples, once for each; 10^4, 10^5, 10^6 unless given.")
     ] = None,
+    width: Annotated[
+        list[int] | None, typer.Option(min=1, help="Of the index, once for each; 8, 16, 32, 64 unless given.")
+    ] = None,
     quick: Quick = False,
     rounds: Rounds = 3,
     seed: Seed = 0,
@@ -209,7 +212,7 @@ def retrieval(
     plot: Plot = None,
 ) -> None:
     """What an index finds of what the full scan finds, and its time and bytes, on features with real spectra."""
-    from .commands.retrieval import QUICK, measure_retrieval
+    from .commands.retrieval import DEFAULT_WIDTH, QUICK, measure_retrieval
     from .commands.retrieval import Work as Sizes
     from .work.real_features import TASKS
 
@@ -218,6 +221,7 @@ def retrieval(
         one_of("--task", name, TASKS)
     work = QUICK if quick else Sizes(rounds=rounds)
     work = work._replace(tasks=task or work.tasks, sizes=tuple(sorted(set(size or work.sizes))))
+    work = work._replace(widths=tuple(sorted({*(width or work.widths), DEFAULT_WIDTH})))
     run(lambda tell: measure_retrieval(work, folder, tell, seed), json, plot, quick)
 
 
