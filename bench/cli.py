@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sdi.arguments import one_of
 from sdi.cli.exit_codes import FAILED
 
 from .harness.guard import Guarded
@@ -174,6 +175,54 @@ def stream(
 
     check_folder("--folder", folder)
     run(lambda tell: measure_stream(folder, TINY if quick else FULL, rounds, tell, seed), json, plot, quick)
+
+
+@app.command("bytes")
+def bytes_command(
+    m: Annotated[list[int] | None, typer.Option(min=1, help="A width, once for each; 32 to 2048 unless given.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Sketches for each point.")] = 5,
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """What a byte buys: error and error bars of float32, float16 and int8 stores against bytes, over widths m."""
+    from .commands.bytes import byte_work, measure_bytes
+
+    work = byte_work(quick, m, seeds, seed)
+    run(lambda tell: measure_bytes(work, tell), json, plot, quick)
+
+
+@app.command()
+def retrieval(
+    folder: Annotated[Path, typer.Option(help="Where to make the stores: 2.3 GB, kept for the next time.")] = Path(
+        ".bench"
+    ),
+    task: Annotated[list[str] | None, typer.Option(help="parity or sudoku; both unless given.")] = None,
+    size: Annotated[
+        list[int] | None, typer.Option(min=10, help="Examples, once for each; 10^4, 10^5, 10^6 unless given.")
+    ] = None,
+    width: Annotated[
+        list[int] | None, typer.Option(min=1, help="Of the index, once for each; 8, 16, 32, 64 unless given.")
+    ] = None,
+    quick: Quick = False,
+    rounds: Rounds = 3,
+    seed: Seed = 0,
+    json: Json = None,
+    plot: Plot = None,
+) -> None:
+    """What an index finds of what the full scan finds, and its time and bytes, on features with real spectra."""
+    from .commands.retrieval import DEFAULT_WIDTH, QUICK, measure_retrieval
+    from .commands.retrieval import Work as Sizes
+    from .work.real_features import TASKS
+
+    check_folder("--folder", folder)
+    for name in task or ():
+        one_of("--task", name, TASKS)
+    work = QUICK if quick else Sizes(rounds=rounds)
+    work = work._replace(tasks=task or work.tasks, sizes=tuple(sorted(set(size or work.sizes))))
+    work = work._replace(widths=tuple(sorted({*(width or work.widths), DEFAULT_WIDTH})))
+    run(lambda tell: measure_retrieval(work, folder, tell, seed), json, plot, quick)
 
 
 @app.command()

@@ -54,6 +54,7 @@ ORDER = (
     "error_bars.standard_error",
     "error_bars.estimated",
     "error_bars.rounding",
+    "error_bars.int8",
     "error_bars.half_bound",
     "error_bars.sample_variance",
     "variants.gaussian",

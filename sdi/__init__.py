@@ -28,6 +28,9 @@ from sdi.retraining.optimisers import SGD, Adam, AdamW
 from sdi.retraining.retrain import retrain
 from sdi.retraining.through_training import through_training
 from sdi.retraining.training_run import TrainingRun
+from sdi.retrieval.build_index import build_index
+from sdi.retrieval.index_file import Index
+from sdi.retrieval.retrieve_top import retrieve_top
 from sdi.run.attribute import attribute
 from sdi.run.choose_m import choose_m
 from sdi.run.find_loops import find_loops
@@ -56,6 +59,7 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "FoundLoop",
     "FoundLoops",
     "Groups",
+    "Index",
     "Judged",
     "Judgement",
     "Keep",
@@ -80,6 +84,7 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "along_training",
     "attribute",
     "backend",
+    "build_index",
     "choose_m",
     "coverage",
     "example_ids",
@@ -93,6 +98,7 @@ __all__ = [  # noqa: RUF022  (plain order; ruff would put SGD first)
     "plan",
     "random_groups",
     "retrain",
+    "retrieve_top",
     "spread",
     "stream_top",
     "through_training",

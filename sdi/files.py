@@ -79,7 +79,7 @@ def map_safetensors(path: Path) -> dict[str, np.ndarray]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
-    names = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
+    names = {"I8": np.int8, "F16": np.float16, "F32": np.float32, "F64": np.float64}
     out: dict[str, np.ndarray] = {}
     for name, entry in header.items():
         if name != "__metadata__":

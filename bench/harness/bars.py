@@ -93,6 +93,10 @@ BARS_OF_STREAM = (
     Bar("speed of the top-k pass / bare blocked product over the same file", "product", "top-k", ">=", 0.5),
     Bar("memory of the top-k pass beside the file, in GB / 1 GB", "memory", "one GB", "<=", 1.0),
 )
+BARS_OF_RETRIEVAL = (
+    Bar("recall@10 of the index among 1,000,000 examples, the worse spectrum", "recall", "one", ">=", 0.95),
+    Bar("time of a question by the index / by the full scan, the worse spectrum", "ratio", "one", "<=", 0.1),
+)
 
 BARS_OF_PLAN = tuple(
     Bar(f"planned / measured {what}, the {end} of the sizes", f"{what} {end}", "one", sense, bound)

@@ -16,12 +16,14 @@ import sdi
 from sdi.arguments import one_of
 from sdi.cli.exit_codes import BAD_INPUT, FAILED, Commands, end, exit_codes
 from sdi.cli.experiment import app as experiment_app
+from sdi.cli.index import index_command
 from sdi.cli.judge import judge_command
 from sdi.cli.parts import parts_command
 from sdi.cli.report import report_command
 from sdi.cli.validate import validate_command
 from sdi.printable import printable
 from sdi.result.ranking import Top, check_order
+from sdi.retrieval.retrieve_top import CANDIDATES
 from sdi.version import __version__
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -134,6 +136,13 @@ def top(
     by_group: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Rank groups: a .json {id: group}, or a .csv of id,group.")
     ] = None,
+    train_steps: Annotated[
+        str | None, typer.Option(help="Only these steps of the training examples; needs mode matrix.")
+    ] = None,
+    index: Annotated[bool, typer.Option("--index", help="Rank the candidates that the index finds: `sdi index`.")] = (
+        False
+    ),
+    candidates: Annotated[int, typer.Option(help="With --index: how many to look at.")] = CANDIDATES,
     json: Json = False,
 ) -> None:
     """The training examples that most influence a query, streamed from the store or read from a result."""
@@ -142,7 +151,10 @@ def top(
 
     with exit_codes(json):
         if by_group is None:
-            tops, result = find_tops(source, query or [], k, parse_steps(steps), by)
+            found = candidates if index else None
+            tops, result = find_tops(source, query or [], k, parse_steps(steps), by, parse_steps(train_steps), found)
+        elif index or train_steps is not None:
+            raise ValueError("--by-group must be left out with --index and --train-steps, which rank examples")
         else:
             tops, result = find_group_tops(source, query or [], by_group, k, parse_steps(steps), by)
     if json:
@@ -298,6 +310,7 @@ def demo(
             show(console, keep, report=report)
 
 
+app.command("index")(index_command)
 app.command("judge")(judge_command)
 app.command("parts")(parts_command)
 app.command("report")(report_command)

@@ -23,6 +23,7 @@ from sdi.printable import printable
 from sdi.result.ranking import Top
 from sdi.result.result import Result
 from sdi.result.score_store import score
+from sdi.retrieval.index_file import index_path
 from sdi.run.attribute import in_job
 from sdi.run.choose_m import ChosenM
 from sdi.run.progress_bar import count_batches, run_bar
@@ -119,11 +120,29 @@ def asked(source: Path, queries: Sequence[str]) -> list[str]:
 
 
 def find_tops(
-    source: Path, queries: Sequence[str], k: int, steps: slice | int | None, by: str
+    source: Path,
+    queries: Sequence[str],
+    k: int,
+    steps: slice | int | None,
+    by: str,
+    train_steps: slice | int | None = None,
+    candidates: int | None = None,
 ) -> tuple[list[Top], Result | None]:
     """Rankings for these queries: from a result file; or streamed from the store of a config or a run's folder; or,
-    where that store cannot be streamed (no steps of queries, several sketches), from the run's saved result."""
+    where that store cannot be streamed (no steps of queries, several sketches), from the run's saved result.
+
+    candidates: how many the store's index is to find; None: every example is looked at.
+    """
     queries = asked(source, queries)
+    if train_steps is not None or candidates is not None:
+        found = _with_store(source, queries, "--index and --train-steps", "rankings are")
+        store = found.store
+        assert store is not None
+        options: dict[str, Any] = {"train": found.train, "stderr": found.stderr, "train_steps": train_steps}
+        if candidates is None:
+            return sdi.stream_top(store, found.points, queries, k, steps, by, **options), None
+        tops = sdi.retrieve_top(store, found.points, queries, k, steps, by, candidates=candidates, **options)
+        return tops, None if train_steps is not None else trajectories(found, tops)
     if source.is_file() and source.suffix != ".toml":
         return _from_result(source, queries, k, steps, by)
     found = find_run(source, queries)
@@ -157,6 +176,27 @@ def find_group_tops(
         raise ValueError(_no_parts("groups are", found))
     scored = sdi.group_scores(found.store, found.points, known, queries, found.train, found.stderr)
     return [scored.top(k, query=query, steps=steps, by=by) for query in queries], scored.result
+
+
+def _with_store(source: Path, queries: Sequence[str], option: str, what: str) -> Found:
+    """The run of a config or a folder; refused if it has no single store with the steps of queries."""
+    if source.is_file() and source.suffix != ".toml":
+        raise ValueError(f"SOURCE must be a config or a run's folder with {option}, got {source}")
+    found = find_run(source, queries)
+    if found.store is None:
+        raise ValueError(_no_parts(what, found))
+    return found
+
+
+def make_index(
+    source: Path, kind: str, width: int, train_steps: slice | int | None, tell: Callable[[str], None]
+) -> tuple[sdi.Index, Path]:
+    """Build the index of the store of a config or a run's folder. Returns it and its file."""
+    found = _with_store(source, [], "sdi index", "an index is")
+    assert found.store is not None
+    index = sdi.build_index(found.store, found.points, found.train, kind, width, train_steps, tell)
+    steps = index.of["train_steps"]
+    return index, index_path(found.store, None if steps is None else (steps[0], steps[1]))
 
 
 def _no_parts(what: str, found: Found) -> str:

@@ -17,7 +17,7 @@ from sdi.errors import nearest
 Mode = Literal["query", "train", "matrix", "tracin"]
 BackendName = Literal["fast", "exact", "reference"]
 Family = Literal["table", "polynomial"]
-Dtype = Literal["float32", "float16", "float64"]
+Dtype = Literal["float32", "float16", "int8", "float64"]
 Audit = Literal["first", "every", "off"]
 Memory = Literal["auto", "hooks", "recompute"]
 Bars = Literal["auto", "bound", "estimated"]
@@ -55,7 +55,8 @@ class Settings:
         "tracin", none.
     backend: "fast", PyTorch with sketches; "exact", PyTorch without sketches, error or store; "reference", dense NumPy
         for `sdi.reference` models.
-    dtype: the type of stored features: "float32", "float16" or "float64".
+    dtype: the type of stored features: "float32"; "float16" or "int8", half and a quarter of the bytes, with their
+        rounding in the error bars; or "float64".
     stderr: how standard errors of scores are computed: "bound", from the sketch's worst case; "estimated", from the
         sketched numbers themselves, about half as wide; "auto", estimated, or for an existing store as it was begun.
     repeats: average scores over so many independent sketches, and measure standard errors from their spread.

@@ -19,8 +19,8 @@ from sdi.files import expand
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.result.as_xarray import as_xarray
 from sdi.result.figure_style import label
+from sdi.result.question import read_steps
 from sdi.result.score_store import etas, stack, weigh
-from sdi.result.stream_top import read_steps
 from sdi.scores import products as scores
 from sdi.scores.standard_error import sizes, standard_error_by_parameter
 from sdi.store.store import Store

@@ -1,13 +1,13 @@
 """stream_top: rank training examples per query from memory-mapped shards, without an n x q x tau array.
 
 Training rows pass by in blocks, straight from the mapped file into one matrix product with the query's steps; a block's
-scores are reduced to one number per target and merged into the k best so far. A target is a query, or one of its steps.
+scores are reduced to one number per target and merged into the k best so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,33 +15,13 @@ from jaxtyping import Float, Int
 from sdi.arguments import some_of
 from sdi.inputs.batches import in_order
 from sdi.inputs.checkpoints import Checkpoint
-from sdi.result.ranking import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
-from sdi.result.score_store import etas, weigh
-from sdi.scores.standard_error import sizes, standard_error
-from sdi.scores.summaries import late_mass
-from sdi.store.features import Features
+from sdi.result.question import Question
+from sdi.result.ranking import LATE, Top
 from sdi.store.shard_format import decoded
 from sdi.store.store import Row, Store, find_row
 
 Array = np.ndarray
 BLOCK_BYTES = 64 << 20
-
-
-class Target(NamedTuple):
-    """What to rank for: the steps first to last of a query, summed; if `whole`, all steps and what enters outside."""
-
-    query: int
-    first: int
-    last: int
-    whole: bool
-
-    def of(self, features: Features) -> Float[Array, "D"]:
-        """The target's steps of the query's features, summed: by linearity this may be done before the product."""
-        steps = features.phi[self.query, self.first - 1 : self.last].sum(axis=0)
-        return steps + features.outside[self.query] if self.whole and features.outside is not None else steps
-
-    def words(self, tau: int) -> str:
-        return "all steps" if self.whole else step_words(self.first, self.last, tau)
 
 
 def stream_top(
@@ -55,6 +35,7 @@ def stream_top(
     each_step: bool = False,
     train: Sequence[str] | None = None,
     stderr: str = "auto",
+    train_steps: slice | int | None = None,
 ) -> list[Top]:
     """The k training examples that most influence each query: what `Result.top` gives, for stores of any size.
 
@@ -66,93 +47,16 @@ def stream_top(
     each_step: a ranking for every one of the steps, query by query.
     train: the ids to rank; None: all in the store, those of earlier runs among them.
     stderr: "bound", "estimated", or "auto", as the store was begun.
+    train_steps: of the training examples, as `steps` of queries; other than None, the store must keep them (mode
+        "matrix").
     Returns a `Top` for each query; with each_step, one for each query and step.
     """
-    k, bars = check_order(k, by, late), store.bars(stderr)
-    some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")
-    some_of("queries", queries, "ids")
+    question = Question.ask(store, checkpoints, queries, k, steps, by, late, each_step, stderr, train_steps)
     if train is not None:
         some_of("train", train, "ids")
-    features = [read_steps(store, c, queries) for c in checkpoints]
-    tau = max(f.phi.shape[1] for f in features)
-    features = [_padded(f, tau) for f in features]
-    first, last = step_range(steps, tau)
-    targets = [
-        Target(j, t, t if each_step else last, steps is None and not each_step)
-        for j in range(len(queries))
-        for t in (range(first, last + 1) if each_step else [first])
-    ]
-    eta = [etas(c, store) for c in checkpoints]
-    weighted = [weigh(f, e) for f, e in zip(features, eta, strict=True)]
-    half = np.max([f.tau for f in features], axis=0) // 2 + 1
-    columns = [np.stack([target.of(f) for target in targets]) for f in weighted]
-    if by == "late":  # shares need every step, beside the scores
-        columns = [np.concatenate([c, f.phi.reshape(-1, c.shape[1])]) for c, f in zip(columns, weighted, strict=True)]
-
-    def keys_of(scores: Float[Array, "b C"]) -> Float[Array, "b T"]:
-        if by != "late":
-            return order_keys(scores, None, by, late)
-        by_step = scores[:, len(targets) :].reshape(len(scores), len(queries), tau)
-        shares = late_mass(np.abs(by_step), half)[:, [target.query for target in targets]]
-        return order_keys(scores[:, : len(targets)], shares, by, late)
-
-    best = stream_best(store, checkpoints, columns, keys_of, k + 1, train)  # one more: the last row may be tied with it
-    return [
-        _detailed(store, checkpoints, features, weighted, eta, target, ids, half, by, k, bars)
-        for target, ids in zip(targets, best, strict=True)
-    ]
-
-
-def _detailed(
-    store: Store,
-    checkpoints: Sequence[Checkpoint],
-    features: Sequence[Features],
-    weighted: Sequence[Features],
-    eta: Sequence[Array],
-    target: Target,
-    ids: list[str],
-    half: Int[Array, "q"],
-    by: str,
-    k: int,
-    bars: str,
-) -> Top:
-    """Scores, error bars and late shares of the chosen few."""
-    j, tau = target.query, features[0].phi.shape[1]
-    scores, errors, by_step = np.zeros(len(ids)), np.zeros(len(ids)), np.zeros((len(ids), tau))
-    for c, f, w, e in zip(checkpoints, features, weighted, eta, strict=True) if ids else ():
-        train = store.read(c.key, "train", ids)
-        scores += train.g @ target.of(w)
-        by_step += train.g @ w.phi[j].T
-        a, b = sizes(train, store.dtype, whole=True), sizes(_one(f, j), store.dtype, whole=target.whole)
-        error = standard_error(store.sketch, a, b, e, bars)[:, 0]
-        errors += error if target.whole else error[:, target.first - 1 : target.last].sum(axis=1)
-    shares = late_mass(np.abs(by_step), half[j]) if ids else np.zeros(0)
-    keys = np.abs(scores) if by != "signed" else scores
-    rows = top_rows(ids, range(len(ids)), scores, keys, errors, shares, k)
-    return Top(features[0].ids[j], target.words(tau), by, rows)
-
-
-def read_steps(store: Store, checkpoint: Checkpoint, queries: Sequence[str]) -> Features:
-    """The steps of queries, where the store has them."""
-    features = store.read(checkpoint.key, "query", queries)
-    if not features.has_steps:
-        raise ValueError(
-            f"store {store.path} holds queries without steps (modes 'tracin' and 'train'); featurize with mode 'query'"
-        )
-    return features
-
-
-def _one(f: Features, j: int) -> Features:
-    outside = None if f.outside is None else f.outside[j : j + 1]
-    return Features(f.values[j : j + 1], f.tau[j : j + 1], f.blocks, f.sketch, outside, f.ids[j : j + 1])
-
-
-def _padded(f: Features, tau: int) -> Features:
-    """A model may take more steps at one checkpoint than at another."""
-    if f.phi.shape[1] == tau:
-        return f
-    values = np.pad(f.phi, ((0, 0), (0, tau - f.phi.shape[1]), (0, 0)))
-    return Features(values, f.tau, f.blocks, f.sketch, f.outside, f.ids, losses=f.losses)
+    most = question.k + 1  # one more: the last row may be tied with it
+    best = stream_best(store, checkpoints, question.columns(), question.keys, most, train, question.train_steps)
+    return [question.answer(store, target, ids) for target, ids in zip(question.targets, best, strict=True)]
 
 
 def stream_best(
@@ -162,13 +66,14 @@ def stream_best(
     keys_of: Callable[[Float[Array, "b C"]], Float[Array, "b T"]],
     k: int,
     train: Sequence[str] | None = None,
+    train_steps: tuple[int, int] | None = None,
 ) -> list[list[str]]:
     """For each target, the ids of the k training examples with the largest keys, best first; without keys of -inf."""
     ids = in_order(store.rows(checkpoints[0].key, "train") if train is None else train)
     rank = {i: k for k, i in enumerate(ids)}  # by which equals are ordered, as in a result
     best: Best | None = None
     transposed = [np.ascontiguousarray(c.T) for c in columns]
-    for names, parts in train_blocks(store, checkpoints, train):
+    for names, parts in train_blocks(store, checkpoints, train, train_steps):
         scores = sum(part @ c for part, c in zip(parts, transposed, strict=True))
         keys = keys_of(np.asarray(scores))
         best = Best(keys.shape[1], k) if best is None else best
@@ -211,38 +116,56 @@ class Best:
 
 
 def train_blocks(
-    store: Store, checkpoints: Sequence[Checkpoint], train: Sequence[str] | None = None
+    store: Store,
+    checkpoints: Sequence[Checkpoint],
+    train: Sequence[str] | None = None,
+    train_steps: tuple[int, int] | None = None,
 ) -> Iterator[tuple[list[str], list[Array]]]:
-    """Blocks of training rows: their ids, and at every checkpoint their values, mapped where they stand together."""
+    """Blocks of training rows: their ids, and at every checkpoint their values, mapped where they stand together.
+
+    train_steps: the first and the last of their steps to sum; None: all, and what enters outside the loop.
+    """
     rows = [store.rows(c.key, "train") for c in checkpoints]
     if train is not None:
         wanted = {i: find_row(rows[0], i, "train") for i in train}
         rows[0] = {i: row for i, row in rows[0].items() if i in wanted}  # in the order in which they are stored
-    size = max(1, BLOCK_BYTES // (store.sketch.size * store.dtype.itemsize))
+    size = max(1, BLOCK_BYTES // (store.sketch.size * np.result_type(np.float32, store.dtype).itemsize))
     names: list[str] = []
     for i, row in rows[0].items():
         if names and (len(names) == size or rows[0][names[-1]].shard != row.shard):
-            yield names, [_block(store, r, names) for r in rows]
+            yield names, [_block(store, r, names, train_steps) for r in rows]
             names = []
         names.append(i)
     if names:
-        yield names, [_block(store, r, names) for r in rows]
+        yield names, [_block(store, r, names, train_steps) for r in rows]
 
 
-def _block(store: Store, rows: Mapping[str, Row], names: list[str]) -> Float[Array, "b D"]:
+def _block(
+    store: Store, rows: Mapping[str, Row], names: list[str], train_steps: tuple[int, int] | None
+) -> Float[Array, "b D"]:
     places = [find_row(rows, i, "train") for i in names]
     start, shard = places[0].row, places[0].shard
     if all(p.shard == shard and p.row == start + k for k, p in enumerate(places)):
-        return _gradients(store.open_shard(shard), slice(start, start + len(names)))
+        return _gradients(store, shard, slice(start, start + len(names)), train_steps)
     values = np.empty((len(names), store.sketch.size), dtype=np.result_type(np.float32, store.dtype))
     for shard in dict.fromkeys(p.shard for p in places):
         here = [k for k, p in enumerate(places) if p.shard == shard]
-        values[here] = _gradients(store.open_shard(shard), [places[k].row for k in here])
+        values[here] = _gradients(store, shard, [places[k].row for k in here], train_steps)
     return values
 
 
-def _gradients(part: Mapping[str, Array], rows: slice | list[int]) -> Float[Array, "b D"]:
-    values = decoded(part, "values", rows)
+def _gradients(
+    store: Store, shard: Path, rows: slice | list[int], train_steps: tuple[int, int] | None
+) -> Float[Array, "b D"]:
+    part = store.open_shard(shard)
+    values = decoded(part, "values", rows, store.blocks)
+    if train_steps is not None:
+        if values.ndim != 3:
+            raise ValueError(
+                f"store {store.path} holds training examples summed over steps (modes 'query' and 'tracin'), so "
+                "train_steps must be None; featurize with mode 'matrix'"
+            )
+        return values[:, train_steps[0] - 1 : train_steps[1]].sum(axis=1)
     if values.ndim == 3:
-        values = values.sum(axis=1) + (decoded(part, "outside", rows) if "outside" in part else 0)
+        values = values.sum(axis=1) + (decoded(part, "outside", rows, store.blocks) if "outside" in part else 0)
     return values

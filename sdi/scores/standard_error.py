@@ -13,6 +13,10 @@ A store of float16 adds its rounding: every number x becomes x + e with |e| <= 2
 of one another, those of phi add sum_i g_i^2 e_i^2 <= 2^-22 |g|^2 |phi|^2 to the variance, and those of g as much; of a
 sum over steps, each step adds its own. (Numbers below 2^-14 of their example's largest are rounded to 2^-25 of that,
 the size of float32's rounding, which is not counted either.)
+
+A store of int8 rounds at random, so that its errors are independent: those of phi add at most |g|^2 (s / 254)^2, where
+s is the largest |phi_i| of the parameter's part, and those of g as much. That both sides are rounded adds the product
+of their errors, which is in it, too: |g|^2 is that of what is stored, errors and all.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from sdi.scores.estimated_error import estimated_variance
 from sdi.sketch.bounds import worst_case
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features
+from sdi.store.int8 import rounding_variance
 
 Array = np.ndarray
 Z95 = 1.959963984540054
@@ -45,13 +50,20 @@ def sizes(features: Features, dtype: np.dtype, whole: bool) -> Sizes:
     """The `Sizes` of features that were stored as dtype; if whole, those of their sum over steps."""
     values = features.g if whole else features.values
     squares = block_norms(values, features)
-    if dtype not in ROUNDING:
+    if dtype != np.int8 and dtype not in ROUNDING:
         return Sizes(values, squares, None)
-    rounded = block_norms(features.values, features)
+    rounding = _rounding(features.values, features, dtype)
     if whole and features.has_steps:
-        rounded = rounded.sum(axis=1)
-        rounded += 0 if features.outside is None else block_norms(features.outside, features)
-    return Sizes(values, squares, ROUNDING[dtype] ** 2 * rounded)
+        rounding = rounding.sum(axis=1)
+        rounding += 0 if features.outside is None else _rounding(features.outside, features, dtype)
+    return Sizes(values, squares, rounding)
+
+
+def _rounding(values: Float[Array, "... D"], features: Features, dtype: np.dtype) -> Float[Array, "... P"]:
+    """What rounding to dtype, once, adds to the variance of a product with a part of unit norm."""
+    if dtype == np.int8:
+        return rounding_variance(values, features.blocks)
+    return ROUNDING[dtype] ** 2 * block_norms(values, features)
 
 
 def standard_error(

@@ -15,7 +15,8 @@ A folder becomes a store with its first shard; a call that is refused before lea
 Manifests and .json files are sealed (`sdi/seal.py`). A shard belongs to its place in its store: its .json names both,
 the store by the seal of its manifest. Stores of version 1 have neither; they are read, and filled, as they are.
 
-In float16, each step of each example is divided by a power of two of its own ("values.scale"), so none is too small.
+In float16, each step of each example is divided by a power of two of its own ("values.scale"), so none is too small; in
+int8, each parameter's part of each step has a scale.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -213,7 +215,7 @@ class Store:
         number = next(self.free_numbers(checkpoint, side)) if number is None else number
         shard = self.shard_path(checkpoint, side, number)
         folder = shard.parent
-        content = save(encoded(features, self.dtype, shard))
+        content = save(encoded(features, self.dtype, shard, (checkpoint, side)))
         sidecar: dict[str, Any] = {"ids": list(features.ids), "contents": list(contents), "tau": features.tau.tolist()}
         self._begin()
         refuse_link(folder.parent)
@@ -241,21 +243,33 @@ class Store:
 
         checkpoint: a checkpoint's key. side: "train" or "query".
         """
-        found = [find_row(self.rows(checkpoint, side), i, side) for i in ids]
+        stored, blocks = self.rows(checkpoint, side), self.blocks
+        found = [find_row(stored, i, side) for i in ids]
         parts = {shard: self.open_shard(shard) for shard in dict.fromkeys(row.shard for row in found)}
         steps = max((p["values"].shape[1] for p in parts.values() if p["values"].ndim == 3), default=0)
         width, wide = self.sketch.size, np.result_type(np.float32, self.dtype)
         values = np.zeros((len(ids), steps, width) if steps else (len(ids), width), dtype=wide)
         outside = np.zeros((len(ids), width), dtype=wide) if any("outside" in p for p in parts.values()) else None
         for k, row in enumerate(found):
-            part = decoded(parts[row.shard], "values", slice(row.row, row.row + 1))[0]
+            part = decoded(parts[row.shard], "values", slice(row.row, row.row + 1), blocks)[0]
             values[k, : len(part)] = part
             if outside is not None and "outside" in parts[row.shard]:
-                outside[k] = decoded(parts[row.shard], "outside", slice(row.row, row.row + 1))[0]
+                outside[k] = decoded(parts[row.shard], "outside", slice(row.row, row.row + 1), blocks)[0]
         tau = np.array([row.tau for row in found], dtype=np.int64)
         known = all(LOSS in part for part in parts.values())
         losses = np.array([parts[row.shard][LOSS][row.row] for row in found], dtype=np.float64) if known else None
         return Features(values, tau, self.blocks, self.sketch.label, outside, tuple(ids), losses=losses)
+
+    def rounded(self, checkpoint: str, side: str, features: Features) -> Features:
+        """Features as they would be read, had they been stored: in the store's number type.
+
+        checkpoint: a checkpoint's key. side: "train" or "query".
+        """
+        part = encoded(features, self.dtype, self.shard_path(checkpoint, side, 0), (checkpoint, side))
+        values, outside = (
+            decoded(part, name, slice(None), self.blocks) if name in part else None for name in ("values", "outside")
+        )
+        return replace(features, values=values, outside=outside)
 
     def open_shard(self, shard: Path) -> dict[str, np.ndarray]:
         """The arrays of a shard, mapped, not read; checked against its sha256 the first time."""

@@ -130,3 +130,31 @@ def test_a_store_shows_the_same_trajectories_as_its_result(project):
     assert by_store == by_result
     assert "step 1 2 3 …" in by_store
     assert len(re.findall(r"[▁▂▃▄▅▆▇█·]{4} *$", by_store, flags=re.M)) == 8
+
+
+@pytest.mark.slow
+def test_top_with_an_index_says_what_the_scan_says(project):
+    pytest.importorskip("faiss")
+    call("run", project / "run.toml")
+    asked = ("top", project / "runs/first", "--query", "q-0", "--steps", "2-3", "-k", "3")
+    said = call(*asked, "--index", code=2).stderr
+    assert "index.safetensors is not there: no index has been built; build it: sdi index " in said
+    for kind in ("compressed", "exact"):
+        made = call_json("index", project / "runs/first", "--kind", kind)
+        assert (made["kind"], made["examples"]) == (kind, 10)
+        (scan,), (found,) = call_json(*asked), call_json(*asked, "--index")
+        assert [row["train"] for row in found["rows"]] == [row["train"] for row in scan["rows"]]
+        for name in ("score", "stderr"):
+            np.testing.assert_allclose([r[name] for r in found["rows"]], [r[name] for r in scan["rows"]], rtol=1e-5)
+    assert "10 examples" in call("index", project / "run.toml").stdout
+    assert "steps 2 to 3 of 4" in call(*asked, "--index").stdout
+    script = (project / "task.py").read_text()
+    (project / "task.py").write_text(script.replace('return batches("t", 10, 1)', 'return batches("t", 10, 1)[1:]'))
+    call("run", project / "run.toml")
+    said = call(*asked, "--index", code=2).stderr
+    assert "is stale: it is of more or fewer training examples than what is asked for; build it: sdi index" in said
+    assert "candidates must be more than k=3, got 2" in call(*asked, "--index", "--candidates", 2, code=2).stderr
+    assert "train_steps must be None; featurize with mode 'matrix'" in call(*asked, "--train-steps", 2, code=2).stderr
+    result = project / "runs/first/result.safetensors"
+    assert "SOURCE must be a config or a run's folder with sdi index" in call("index", result, code=2).stderr
+    assert "kind must be one of" in call("index", project / "runs/first", "--kind", "x", code=2).stderr

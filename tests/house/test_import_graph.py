@@ -25,6 +25,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("backends",),
         ("scores",),
         ("result",),
+        ("retrieval",),
         ("report",),
         ("run",),
         ("planning",),

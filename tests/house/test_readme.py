@@ -16,6 +16,7 @@ from sdi.inputs.config import KEYS, read_config
 PAGES = (
     "docs/index.md", "docs/cluster.md", "README.md", "docs/guide.md", "docs/steps.md", "docs/error-bars.md",
     "docs/reading.md", "docs/language-models.md", "docs/retraining.md", "docs/objects.md", "docs/store.md",
+    "docs/retrieval.md",
 )  # fmt: skip
 APART = ("docs/new-sketch.md",)  # its blocks run by themselves: test_new_sketch_guide.py
 SITE = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").rglob("*.md"))

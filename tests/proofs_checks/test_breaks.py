@@ -128,6 +128,8 @@ BREAKS = [
     ("sketch.sketch_map:draw_one", last_part_of_the_name, ("independence.names_and_seeds",)),
     ("sketch.sketch_map:draw_one", small_seeds, ("independence.names_and_seeds",)),
     ("scores.standard_error:ROUNDING", no_rounding, ("rounding",)),
+    ("scores.standard_error:rounding_variance", half, ("rounding",)),
+    ("store.int8:bits", lambda true: lambda n, *words: np.full(n, 0x7FFF7FFF7FFF7FFF, np.uint64), ("rounding",)),
     ("scores.standard_error:_variances", no_rounding_in_estimates, ("rounding",)),
     ("scores.standard_error:standard_error_by_parameter", half, ("estimated_error",)),
     ("scores.estimated_error:MARGIN", lambda true: 1.0, ("estimated_error",)),

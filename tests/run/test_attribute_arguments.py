@@ -32,7 +32,7 @@ __all__ = ["world"]
     [
         ({"mode": "steps"}, r"^mode must be one of \('query', 'train', 'matrix', 'tracin'\), got 'steps'$"),
         ({"backend": "slow"}, r"^backend must be one of \('fast', 'exact', 'reference'\), got 'slow'$"),
-        ({"dtype": "int8"}, r"^dtype must be one of \('float32', 'float16', 'float64'\), got 'int8'$"),
+        ({"dtype": "int4"}, r"^dtype must be one of \('float32', 'float16', 'int8', 'float64'\), got 'int4'$"),
         ({"repeats": 0}, "^repeats must be at least 1, got 0$"),
         ({"shard": 0}, "^shard must be at least 1, got 0$"),
         ({"m": 0}, "^m must be at least 1, got 0$"),

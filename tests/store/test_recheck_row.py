@@ -38,7 +38,7 @@ class Hidden:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8"])
 @pytest.mark.parametrize("mode", ["query", "matrix"])
 def test_a_row_of_each_side_is_made_again_and_must_be_what_is_stored(world: World, mode: str, dtype: str) -> None:
     loss = Hidden()
