@@ -94,6 +94,8 @@ BARS_OF_STREAM = (
     Bar("memory of the top-k pass beside the file, in GB / 1 GB", "memory", "one GB", "<=", 1.0),
 )
 
+BARS_OF_RANKS = (Bar("two ranks, a thread each / one process, two threads", "two ranks", "one process", "<=", 1.1),)
+
 
 def judge(bars: Sequence[Bar], figures: Mapping[str, float]) -> list[Verdict]:
     return [bar.judge(figures) for bar in bars]

@@ -15,12 +15,14 @@ from jaxtyping import Float, Int
 from sdi.arguments import some_of
 from sdi.inputs.batches import in_order
 from sdi.inputs.checkpoints import Checkpoint
+from sdi.ranks import find_share
 from sdi.result.ranking import LATE, Top, check_order, order_keys, step_range, step_words, top_rows
 from sdi.result.score_store import etas, weigh
 from sdi.scores.standard_error import sizes, standard_error
 from sdi.scores.summaries import late_mass
 from sdi.store.features import Features
 from sdi.store.shard_format import decoded
+from sdi.store.share import Share
 from sdi.store.store import Row, Store, find_row
 
 Array = np.ndarray
@@ -55,6 +57,7 @@ def stream_top(
     each_step: bool = False,
     train: Sequence[str] | None = None,
     stderr: str = "auto",
+    ranks: bool = False,
 ) -> list[Top]:
     """The k training examples that most influence each query: what `Result.top` gives, for stores of any size.
 
@@ -66,6 +69,8 @@ def stream_top(
     each_step: a ranking for every one of the steps, query by query.
     train: the ids to rank; None: all in the store, those of earlier runs among them.
     stderr: "bound", "estimated", or "auto", as the store was begun.
+    ranks: whether the ranks of a torch.distributed job read some of the training shards each; then each must make this
+        call, and gets all rankings.
     Returns a `Top` for each query; with each_step, one for each query and step.
     """
     k, bars = check_order(k, by, late), store.bars(stderr)
@@ -73,6 +78,8 @@ def stream_top(
     some_of("queries", queries, "ids")
     if train is not None:
         some_of("train", train, "ids")
+    share = find_share() if ranks else Share()
+    store.look([(c.key, side) for c in checkpoints for side in ("train", "query")], share)
     features = [read_steps(store, c, queries) for c in checkpoints]
     tau = max(f.phi.shape[1] for f in features)
     features = [_padded(f, tau) for f in features]
@@ -96,11 +103,13 @@ def stream_top(
         shares = late_mass(np.abs(by_step), half)[:, [target.query for target in targets]]
         return order_keys(scores[:, : len(targets)], shares, by, late)
 
-    best = stream_best(store, checkpoints, columns, keys_of, k + 1, train)  # one more: the last row may be tied with it
-    return [
+    best = stream_best(store, checkpoints, columns, keys_of, k + 1, train, share)  # one more: the last row may be tied
+    found = [
         _detailed(store, checkpoints, features, weighted, eta, target, ids, half, by, k, bars)
         for target, ids in zip(targets, best, strict=True)
+        if share.leads
     ]
+    return share.first(found)
 
 
 def _detailed(
@@ -162,19 +171,28 @@ def stream_best(
     keys_of: Callable[[Float[Array, "b C"]], Float[Array, "b T"]],
     k: int,
     train: Sequence[str] | None = None,
+    share: Share | None = None,
 ) -> list[list[str]]:
-    """For each target, the ids of the k training examples with the largest keys, best first; without keys of -inf."""
+    """For each target, the ids of the k training examples with the largest keys, best first; without keys of -inf.
+
+    share: which of several processes this is: each reads the blocks that fall to it, and all get the best of all.
+    """
+    share = share or Share()
     ids = in_order(store.rows(checkpoints[0].key, "train") if train is None else train)
     rank = {i: k for k, i in enumerate(ids)}  # by which equals are ordered, as in a result
-    best: Best | None = None
+    mine: Best | None = None
     transposed = [np.ascontiguousarray(c.T) for c in columns]
-    for names, parts in train_blocks(store, checkpoints, train):
+    for names, parts in train_blocks(store, checkpoints, train, share):
         scores = sum(part @ c for part, c in zip(parts, transposed, strict=True))
         keys = keys_of(np.asarray(scores))
-        best = Best(keys.shape[1], k) if best is None else best
-        best.merge(keys, np.array([rank[i] for i in names]))
-    if best is None:
+        mine = Best(keys.shape[1], k) if mine is None else mine
+        mine.merge(keys, np.array([rank[i] for i in names]))
+    found = [one for one in share.gather(mine) if one is not None]
+    if not found:
         raise ValueError(f"store {store.path} holds no training examples")
+    best = Best(len(found[0].keys), k)
+    for one in found:
+        best.merge(one.keys.T, one.at)
     return [[ids[i] for i in row] for row in best.indices()]
 
 
@@ -186,7 +204,7 @@ class Best:
         self.keys = np.full((targets, 0), -np.inf)
         self.at = np.zeros((targets, 0), dtype=np.int64)
 
-    def merge(self, keys: Float[Array, "b T"], ranks: Int[Array, "b"]) -> None:
+    def merge(self, keys: Float[Array, "b T"], ranks: Int[Array, "b"] | Int[Array, "T b"]) -> None:
         new = np.broadcast_to(ranks, keys.T.shape)
         at = np.concatenate([self.at, new], axis=1)
         keys = np.concatenate([self.keys, keys.T], axis=1)
@@ -211,10 +229,22 @@ class Best:
 
 
 def train_blocks(
-    store: Store, checkpoints: Sequence[Checkpoint], train: Sequence[str] | None = None
+    store: Store,
+    checkpoints: Sequence[Checkpoint],
+    train: Sequence[str] | None = None,
+    share: Share | None = None,
 ) -> Iterator[tuple[list[str], list[Array]]]:
-    """Blocks of training rows: their ids, and at every checkpoint their values, mapped where they stand together."""
-    rows = [store.rows(c.key, "train") for c in checkpoints]
+    """Blocks of training rows: their ids, and at every checkpoint their values, mapped where they stand together.
+
+    share: of several processes; blocks of other ones are passed over, and their shards not opened.
+    """
+    share, rows = share or Share(), [store.rows(c.key, "train") for c in checkpoints]
+    for k, names in enumerate(_names_of_blocks(store, rows, train)):
+        if share.mine(k):
+            yield names, [_block(store, r, names) for r in rows]
+
+
+def _names_of_blocks(store: Store, rows: list[dict[str, Row]], train: Sequence[str] | None) -> Iterator[list[str]]:
     if train is not None:
         wanted = {i: find_row(rows[0], i, "train") for i in train}
         rows[0] = {i: row for i, row in rows[0].items() if i in wanted}  # in the order in which they are stored
@@ -222,11 +252,11 @@ def train_blocks(
     names: list[str] = []
     for i, row in rows[0].items():
         if names and (len(names) == size or rows[0][names[-1]].shard != row.shard):
-            yield names, [_block(store, r, names) for r in rows]
+            yield names
             names = []
         names.append(i)
     if names:
-        yield names, [_block(store, r, names) for r in rows]
+        yield names
 
 
 def _block(store: Store, rows: Mapping[str, Row], names: list[str]) -> Float[Array, "b D"]:
