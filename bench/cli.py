@@ -242,6 +242,14 @@ def plan(
 
 
 @app.command()
+def ranks(rounds: Rounds = 5, quick: Quick = False, seed: Seed = 0, json: Json = None) -> None:
+    """Two ranks of a torch.distributed job, a thread each, against one process with two threads."""
+    from .commands.ranks import measure_ranks, ranks_work
+
+    run(lambda tell: measure_ranks(ranks_work(quick, seed), rounds, tell), json, None, quick)
+
+
+@app.command()
 def variants(
     sketch: Annotated[
         list[str] | None,

@@ -44,11 +44,16 @@ class Ranks(Share):
             dist.broadcast_object_list(box, src=0, group=self.group)
         return box[0]  # type: ignore[return-value]
 
+    def gather(self, value: T) -> list[T]:
+        """What every rank has, by rank."""
+        found: list[Any] = [None] * self.n
+        with self._waiting():
+            dist.all_gather_object(found, value, group=self.group)
+        return found
+
     def agree(self, name: str, digest: str) -> None:
         """Refuse a loader that gave other examples, or other batches, to some rank than to rank 0."""
-        found: list[str] = [""] * self.n
-        with self._waiting():
-            dist.all_gather_object(found, digest, group=self.group)
+        found = self.gather(digest)
         odd = [rank for rank, text in enumerate(found) if text != found[0]]
         if odd:
             raise ValueError(
@@ -94,6 +99,14 @@ def joined() -> Share:
     return _joined[job]
 
 
+def _join_torchrun() -> None:
+    """Join torchrun's job under keys of this attempt: by default its store keeps what the attempt before wrote,
+    and gloo would look for processes that have ended."""
+    store, rank, n = next(iter(dist.rendezvous("env://")))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    dist.init_process_group("gloo", store=dist.PrefixStore(f"sdi-{attempt}", store), rank=rank, world_size=n)
+
+
 @contextmanager
 def torchrun_job() -> Iterator[Share]:
     """Join the job that torchrun started this process for, unless the process has joined one itself.
@@ -102,7 +115,7 @@ def torchrun_job() -> Iterator[Share]:
     """
     begins = not dist.is_initialized() and TORCHRUN in os.environ
     if begins:
-        dist.init_process_group("gloo")
+        _join_torchrun()
     share = joined()
     try:
         yield share

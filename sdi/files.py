@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import numpy as np
 from sdi.errors import StoreError
 
 PART = ".part"
+URL = re.compile(r"[a-z][a-z0-9+.-]+://")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -62,6 +64,25 @@ def refuse_link(path: Path) -> None:
 def expand(path: str | Path) -> Path:
     """A path whose ~ is the user's home."""
     return Path(os.path.expanduser(path))  # Path's own raises for a user who does not exist
+
+
+def is_url(place: object) -> bool:
+    """Whether this is the text of a place in object storage, such as s3://bucket/store."""
+    return isinstance(place, str) and URL.match(place) is not None
+
+
+def shown_url(url: str) -> str:
+    """A URL without a password in it."""
+    return re.sub(r"://[^/@]*@", "://", url).rstrip("/")
+
+
+def refuse_url(name: str, place: object) -> None:
+    """ValueError for a place in object storage, where a store can be read and not written. name: the argument's."""
+    if is_url(place):
+        raise ValueError(
+            f"{name} must be a folder on a disk or a shared file system, got {shown_url(str(place))!r}: object storage "
+            "has neither locks nor renames; fill a folder, and copy it there to be read"
+        )
 
 
 def sha256(path: Path, also: bytes = b"") -> str:

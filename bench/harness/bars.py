@@ -104,6 +104,8 @@ BARS_OF_PLAN = tuple(
     for end, sense, bound in (("highest", "<=", 1.25), ("lowest", ">=", 0.75))
 )
 
+BARS_OF_RANKS = (Bar("two ranks, a thread each / one process, two threads", "two ranks", "one process", "<=", 1.1),)
+
 
 def judge(bars: Sequence[Bar], figures: Mapping[str, float]) -> list[Verdict]:
     return [bar.judge(figures) for bar in bars]

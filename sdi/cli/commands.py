@@ -40,6 +40,9 @@ class Terminal(Console):
 console = Terminal(highlight=False, emoji=False)
 
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file; see docs/guide.md.")]
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="A config, a run's folder (also s3://...), or a saved result.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Part = Annotated[
     str | None,
@@ -110,12 +113,15 @@ def featurize(config: ConfigFile, part: Part = None, json: Json = False) -> None
 @app.command()
 def score(config: ConfigFile, json: Json = False) -> None:
     """Score the features in the store, without building the model, and save the result."""
-    from sdi.cli.run_config import show_result, summary_of
+    from sdi.cli.run_config import sharing, show_result, summary_of
     from sdi.run import runs
 
     with exit_codes(json):
         the = runs.Run.read(config)
-        result = runs.score(the)
+        with sharing(the, None):
+            result = runs.score(the)
+    if not the.share.leads:
+        return
     if json:
         print_json(summary_of(the, result))
     else:
@@ -124,7 +130,7 @@ def score(config: ConfigFile, json: Json = False) -> None:
 
 @app.command()
 def top(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A config, a run's folder, or a saved result.")],
+    source: Source,
     query: Annotated[
         list[str] | None, typer.Option(help="The id of a query; may be repeated. Left out, it lists what there is.")
     ] = None,
@@ -146,17 +152,21 @@ def top(
     json: Json = False,
 ) -> None:
     """The training examples that most influence a query, streamed from the store or read from a result."""
-    from sdi.cli.run_config import find_group_tops, find_tops, parse_steps
+    from sdi.cli.run_config import find_group_tops, find_tops, joined_job, parse_steps, read_source
     from sdi.cli.tables import top_table
 
     with exit_codes(json):
-        if by_group is None:
-            found = candidates if index else None
-            tops, result = find_tops(source, query or [], k, parse_steps(steps), by, parse_steps(train_steps), found)
-        elif index or train_steps is not None:
+        if by_group is not None and (index or train_steps is not None):
             raise ValueError("--by-group must be left out with --index and --train-steps, which rank examples")
-        else:
-            tops, result = find_group_tops(source, query or [], by_group, k, parse_steps(steps), by)
+        found = read_source(source)
+        with joined_job(found) as share:
+            if by_group is None:
+                most, of = candidates if index else None, parse_steps(train_steps)
+                tops, result = find_tops(found, query or [], k, parse_steps(steps), by, share, of, most)
+            elif share.leads:
+                tops, result = find_group_tops(found, query or [], by_group, k, parse_steps(steps), by)
+    if not share.leads:
+        return
     if json:
         print_json([top_json(t) for t in tops])
     else:
@@ -165,16 +175,16 @@ def top(
 
 @app.command()
 def ids(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A config, a run's folder, or a saved result.")],
+    source: Source,
     side: Annotated[str | None, typer.Option(help="train or query: only these, one id in a line.")] = None,
     json: Json = False,
 ) -> None:
     """The ids of the training examples and the queries, in the order of the result."""
-    from sdi.cli.run_config import find_ids
+    from sdi.cli.run_config import find_ids, read_source
 
     with exit_codes(json):
         one_of("--side", side, (None, "train", "query"))
-        found = {name: names for name, names in find_ids(source).items() if side in (None, name)}
+        found = {name: names for name, names in find_ids(read_source(source)).items() if side in (None, name)}
     if json:
         print_json(found)
         return

@@ -10,8 +10,8 @@ import typer
 
 from sdi.cli.exit_codes import exit_codes
 from sdi.cli.progress import status
-from sdi.cli.tables import bytes_text
 from sdi.printable import printable
+from sdi.units import bytes_text
 
 
 def index_command(
@@ -26,10 +26,10 @@ def index_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Build an index of the training examples (FAISS), which `sdi top --index` asks for candidates."""
-    from sdi.cli.run_config import make_index, parse_steps
+    from sdi.cli.run_config import make_index, parse_steps, read_source
 
     with exit_codes(json), status(quiet=json) as tell:
-        index, path = make_index(source, kind, width, parse_steps(train_steps), tell)
+        index, path = make_index(read_source(str(source)), kind, width, parse_steps(train_steps), tell)
         size = path.stat().st_size
     each = index.nbytes / max(1, len(index))
     found: dict[str, Any] = {"index": str(path), "kind": index.kind, "examples": len(index), "bytes": size}

@@ -21,7 +21,7 @@ from sdi.scores.standard_error import Z95
 
 
 def parts_command(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="A config, or a run's folder.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A config, or a run's folder (also s3://...).")],
     query: Annotated[str | None, typer.Option(help="The id of a query. Left out, it lists what there is.")] = None,
     train: Annotated[
         list[str] | None, typer.Option(help="The id of a training example; may be repeated. [default: the strongest]")
@@ -30,10 +30,10 @@ def parts_command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Which parameters, at which steps, carry the influence of a training example on a query."""
-    from sdi.cli.run_config import find_parts
+    from sdi.cli.run_config import find_parts, read_source
 
     with exit_codes(json):
-        found = find_parts(source, query, train or [])
+        found = find_parts(read_source(source), query, train or [])
         if plot is not None:
             found.plot(plot)
     if json:

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 import sdi
 from sdi.cli.exit_codes import exit_codes
-from sdi.cli.run_config import find_run
+from sdi.cli.run_config import find_place, find_run
 from sdi.inputs.batches import in_order
 from sdi.inputs.groups_file import read_groups
 from sdi.inputs.script import load_functions
@@ -28,7 +28,9 @@ STREAMED = 2000  # training examples that are scored of a larger one: the strong
 
 
 def report_command(
-    source: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, a config, or a saved result.")],
+    source: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run's folder (also s3://...), a config, or a saved result.")
+    ],
     out: Annotated[
         Path | None, typer.Option(help="The HTML file to write. [default: report.html in the run's folder]")
     ] = None,
@@ -52,7 +54,7 @@ def report_command(
 ) -> None:
     """Write one HTML file that shows a run: trajectories, heatmaps, examples, a table. It needs no network."""
     with exit_codes(script=show):
-        found = find_source(source, query)
+        found = find_source(find_place(source), query)
         loaders: dict[str, Any] = dict(found.script)
         if show is not None:
             loaders = load_functions(show, ("show", "train", "query"))
@@ -94,12 +96,13 @@ def find_source(source: Path, queries: list[str] | None) -> Source:
         return Source(sdi.load(source), None, (), source.with_suffix(".html"), source.name, {})
     script: dict[str, Any] = {}
     folder = source
+    asked: Path | Run = source
     if not source.is_dir():
-        the = Run.read(source)
+        asked = the = Run.read(source)
         folder = the.config.store
         if the.script.show is not None:
             script = {"show": the.script.show, "train": the.script.train, "query": the.script.query}
-    found = find_run(source, [])
+    found = find_run(asked, [])
     saved = not source.is_dir() or read_record(source).result_sha256 is not None
     result = sdi.load(found.find_result()) if saved else score_run(found, queries)
     store = found.store if found.mode != "train" else None

@@ -16,19 +16,21 @@ import sdi
 from sdi.backends import backend as backend_named
 from sdi.backends import room
 from sdi.cli.tables import top_table
+from sdi.files import is_url
 from sdi.inputs.batches import name_examples
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.inputs.groups_file import read_groups
 from sdi.printable import printable
+from sdi.ranks import in_job
 from sdi.result.ranking import Top
 from sdi.result.result import Result
 from sdi.result.score_store import score
 from sdi.retrieval.index_file import index_path
-from sdi.run.attribute import in_job
 from sdi.run.choose_m import ChosenM
 from sdi.run.progress_bar import count_batches, run_bar
 from sdi.run.run_record import read_record
 from sdi.run.runs import Run, check_filled, open_stores
+from sdi.store.remote import fetched
 from sdi.store.share import TORCHRUN, Share
 from sdi.store.store import Store
 
@@ -44,12 +46,31 @@ def sharing(the: Run, part: str | None) -> Iterator[None]:
         the.share = Share.parse(part)
         yield
         return
-    _ = the.script  # which may join a job itself
+    with joined_job(the) as the.share:
+        yield
+
+
+@contextmanager
+def joined_job(source: Path | Run) -> Iterator[Share]:
+    """The share of this process in the torch.distributed job that it was started for; alone where there is none."""
+    if isinstance(source, Run):
+        _ = source.script  # which may join a job itself
     if TORCHRUN not in os.environ and not in_job():
-        yield
+        yield Share()
         return
-    with room("fast.ranks").torchrun_job() as the.share:
-        yield
+    with room("fast.ranks").torchrun_job() as share:
+        yield share
+
+
+def find_place(source: str) -> Path:
+    """The path of SOURCE; of a store in object storage, the folder that it was fetched to."""
+    return fetched(source) if is_url(source) else Path(source)
+
+
+def read_source(place: str) -> Path | Run:
+    """A config as a run; a folder, or the file of a result, as it is."""
+    source = find_place(place)
+    return source if source.is_dir() or (source.is_file() and source.suffix != ".toml") else Run.read(source)
 
 
 def bar_for(the: Run, quiet: bool) -> AbstractContextManager[Any]:
@@ -99,17 +120,17 @@ def parse_steps(text: str | None) -> slice | int | None:
     return slice(int(found[1]) if found[1] else None, int(found[3]) if found[3] else None)
 
 
-def find_ids(source: Path) -> dict[str, tuple[str, ...]]:
-    """The ids of both sides: of a saved result, of the last run in a folder, or of a config, whose script is run."""
+def find_ids(source: Path | Run) -> dict[str, tuple[str, ...]]:
+    """The ids of both sides: of a saved result, of the last run in a folder, or of a run, whose script is run."""
+    if isinstance(source, Run):
+        return source.ids()
     if source.is_dir():
         return dict(read_record(source).ids)
-    if source.suffix == ".toml":
-        return Run.read(source).ids()
     result = sdi.load(source)
     return {side: tuple(map(str, result.labels[side])) for side in ("train", "query")}
 
 
-def asked(source: Path, queries: Sequence[str]) -> list[str]:
+def asked(source: Path | Run, queries: Sequence[str]) -> list[str]:
     """The queries that were asked for, each once; ValueError that lists what there is, if none was."""
     if queries:
         return list(dict.fromkeys(queries))
@@ -120,36 +141,38 @@ def asked(source: Path, queries: Sequence[str]) -> list[str]:
 
 
 def find_tops(
-    source: Path,
+    source: Path | Run,
     queries: Sequence[str],
     k: int,
     steps: slice | int | None,
     by: str,
+    share: Share,
     train_steps: slice | int | None = None,
     candidates: int | None = None,
 ) -> tuple[list[Top], Result | None]:
-    """Rankings for these queries: from a result file; or streamed from the store of a config or a run's folder; or,
-    where that store cannot be streamed (no steps of queries, several sketches), from the run's saved result.
+    """Rankings for these queries: from a result file; or streamed from the store of a run or its folder; or, where that
+    store cannot be streamed (no steps of queries, several sketches), from the run's saved result.
 
+    share: which of several processes this is, each of which reads some of the shards; the first also gets what to draw.
     candidates: how many the store's index is to find; None: every example is looked at.
     """
     queries = asked(source, queries)
     if train_steps is not None or candidates is not None:
         found = _with_store(source, queries, "--index and --train-steps", "rankings are")
-        store = found.store
-        assert store is not None
-        options: dict[str, Any] = {"train": found.train, "stderr": found.stderr, "train_steps": train_steps}
-        if candidates is None:
-            return sdi.stream_top(store, found.points, queries, k, steps, by, **options), None
+    else:
+        if isinstance(source, Path) and source.is_file():
+            return _from_result(source, queries, k, steps, by)
+        found = find_run(source, queries)
+        if found.store is None:
+            return _from_result(found.find_result(), queries, k, steps, by)
+    store = found.store
+    assert store is not None
+    options: dict[str, Any] = {"train": found.train, "stderr": found.stderr, "train_steps": train_steps}
+    if candidates is None:
+        tops = sdi.stream_top(store, found.points, queries, k, steps, by, ranks=share.together, **options)
+    else:
         tops = sdi.retrieve_top(store, found.points, queries, k, steps, by, candidates=candidates, **options)
-        return tops, None if train_steps is not None else trajectories(found, tops)
-    if source.is_file() and source.suffix != ".toml":
-        return _from_result(source, queries, k, steps, by)
-    found = find_run(source, queries)
-    if found.store is None:
-        return _from_result(found.find_result(), queries, k, steps, by)
-    tops = sdi.stream_top(found.store, found.points, queries, k, steps, by, train=found.train, stderr=found.stderr)
-    return tops, trajectories(found, tops)
+    return tops, trajectories(found, tops) if share.leads and train_steps is None else None
 
 
 def trajectories(found: Found, tops: Sequence[Top]) -> Result | None:
@@ -161,10 +184,10 @@ def trajectories(found: Found, tops: Sequence[Top]) -> Result | None:
 
 
 def find_group_tops(
-    source: Path, queries: Sequence[str], groups: Path, k: int, steps: slice | int | None, by: str
+    source: Path | Run, queries: Sequence[str], groups: Path, k: int, steps: slice | int | None, by: str
 ) -> tuple[list[Top], Result]:
-    """Rankings of groups for these queries, from the store of a config or a run's folder. groups: their file."""
-    if source.is_file() and source.suffix != ".toml":
+    """Rankings of groups for these queries, from the store of a run or its folder. groups: their file."""
+    if isinstance(source, Path) and source.is_file():
         raise ValueError(
             f"SOURCE must be a config or a run's folder with --by-group, got {source}: the error bars of groups need "
             "the features in the store"
@@ -178,9 +201,9 @@ def find_group_tops(
     return [scored.top(k, query=query, steps=steps, by=by) for query in queries], scored.result
 
 
-def _with_store(source: Path, queries: Sequence[str], option: str, what: str) -> Found:
-    """The run of a config or a folder; refused if it has no single store with the steps of queries."""
-    if source.is_file() and source.suffix != ".toml":
+def _with_store(source: Path | Run, queries: Sequence[str], option: str, what: str) -> Found:
+    """The run, or that of a folder; refused if it has no single store with the steps of queries."""
+    if isinstance(source, Path) and source.is_file():
         raise ValueError(f"SOURCE must be a config or a run's folder with {option}, got {source}")
     found = find_run(source, queries)
     if found.store is None:
@@ -189,9 +212,9 @@ def _with_store(source: Path, queries: Sequence[str], option: str, what: str) ->
 
 
 def make_index(
-    source: Path, kind: str, width: int, train_steps: slice | int | None, tell: Callable[[str], None]
+    source: Path | Run, kind: str, width: int, train_steps: slice | int | None, tell: Callable[[str], None]
 ) -> tuple[sdi.Index, Path]:
-    """Build the index of the store of a config or a run's folder. Returns it and its file."""
+    """Build the index of the store of a run or its folder. Returns it and its file."""
     found = _with_store(source, [], "sdi index", "an index is")
     assert found.store is not None
     index = sdi.build_index(found.store, found.points, found.train, kind, width, train_steps, tell)
@@ -206,10 +229,10 @@ def _no_parts(what: str, found: Found) -> str:
     )
 
 
-def find_parts(source: Path, query: str | None, train: Sequence[str]) -> sdi.Parts:
-    """Influence by parameter, from the store of a config or a run's folder. Without `train`, of the training example
+def find_parts(source: Path | Run, query: str | None, train: Sequence[str]) -> sdi.Parts:
+    """Influence by parameter, from the store of a run or its folder. Without `train`, of the training example
     with the largest influence on the query."""
-    if source.is_file() and source.suffix != ".toml":
+    if isinstance(source, Path) and source.is_file():
         raise ValueError(
             f"SOURCE must be a config or a run's folder, got {source}: a saved result does not hold its parts"
         )
@@ -236,19 +259,19 @@ class Found(NamedTuple):
     stderr: str  # as the config says; "auto" is as the store was begun
 
 
-def find_run(source: Path, queries: Sequence[str]) -> Found:
-    """The run of a folder, read from its run.json without running code; or of a config, whose script gives the ids."""
-    if source.is_dir():
+def find_run(source: Path | Run, queries: Sequence[str]) -> Found:
+    """The run of a folder, read from its run.json without running code; or a run, whose script gives the ids."""
+    if isinstance(source, Path):
         record = read_record(source)
         kind = (record.backend, record.repeats, record.mode)
         store = record.open_store() if _can_stream(*kind) else None
         points, result, ids, bars = record.checkpoints, record.find_result, record.ids, "auto"
     else:
-        the = Run.read(source)
-        c = the.config.settings
+        c = source.config.settings
         kind = (c.backend, c.repeats, c.mode)
-        store = open_stores(the)[0] if _can_stream(*kind) else None
-        points, result, ids = tuple(the.points), lambda: the.config.result, the.ids() if store else {"train": ()}
+        store = open_stores(source)[0] if _can_stream(*kind) else None
+        points, result = tuple(source.points), lambda: source.config.result
+        ids = source.ids() if store else {"train": ()}
         bars = c.stderr
     if store is not None:
         known = [query for query in queries if query in ids["query"]]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sdi.errors import nearest
-from sdi.files import expand, write_whole
+from sdi.files import expand, refuse_url, write_whole
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints
 from sdi.inputs.settings import NAMES as SETTINGS
 from sdi.inputs.settings import Settings
@@ -121,6 +121,7 @@ def _check_seal(path: Path, text: bytes, made_by: Any) -> None:
 
 def _resolve(values: dict[str, Any], path: Path) -> Config:
     folder = path.resolve().parent
+    refuse_url("store", values.get("store"))
     store = folder / expand(values.pop("store", Path("runs") / path.stem))
     script = folder / expand(values.pop("script"))
     if not script.is_file():

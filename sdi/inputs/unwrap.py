@@ -3,7 +3,7 @@
 Featurising needs no wrapper: every rank works on examples of its own, and no gradient is averaged over ranks. A wrapped
 model would exchange buffers in every forward pass, and so wait for ranks that have other batches, or fewer.
 A model whose parameters are cut up over the ranks (fully_shard, FullyShardedDataParallel) is refused: each forward pass
-of it needs all ranks at once.
+of it needs all ranks at once. `sdi.attribute` gathers what `fully_shard` has cut up before it comes here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ def unwrapped_model(model: Any) -> Any:
 
     ValueError for a model that is sharded over the ranks of a torch.distributed job.
     """
+    model = plain_model(model)
+    _refuse_sharded(model)
+    return model
+
+
+def plain_model(model: Any) -> Any:
+    """The model in a wrapped one, whether it is whole or cut up."""
     while (attribute := next((WRAPPERS[name] for name in _classes(model) if name in WRAPPERS), None)) is not None:
         model = getattr(model, attribute)
-    _refuse_sharded(model)
     return model
 
 
@@ -46,7 +52,10 @@ def unwrapped_names(names: Iterable[str]) -> list[str]:
 def _refuse_sharded(model: Any) -> None:
     if not hasattr(model, "named_parameters"):
         return
-    cut = next((f"parameter {name!r} is a DTensor" for name, p in model.named_parameters() if _is_dtensor(p)), None)
+    cut = next((f"parameter {name!r} is a DTensor" for name, p in model.named_parameters() if is_dtensor(p)), None)
+    if cut is None:
+        between = (name for name, module in model.named_modules() if is_cut(module))
+        cut = next((f"module {name or 'model'!r} went through fully_shard" for name in between), None)
     if cut is None:
         kinds = ((name, module) for name, module in model.named_modules() if SHARDED in _classes(module))
         cut = next((f"module {name or 'model'!r} is FullyShardedDataParallel" for name, _ in kinds), None)
@@ -58,7 +67,13 @@ def _refuse_sharded(model: Any) -> None:
         )
 
 
-def _is_dtensor(p: Any) -> bool:
+def is_cut(module: Any) -> bool:
+    """Whether `fully_shard` was called with this module."""
+    return any(name.startswith("torch.distributed.") and name.endswith(".FSDPModule") for name in _classes(module))
+
+
+def is_dtensor(p: Any) -> bool:
+    """Whether a parameter is cut up over the ranks of a torch.distributed job."""
     return any(name.startswith("torch.distributed.") and name.endswith(".DTensor") for name in _classes(p))
 
 

@@ -1,13 +1,14 @@
-"""score: from the features in a store to a Result, checkpoint by checkpoint."""
+"""score: from the features in a store to a Result, checkpoint by checkpoint, training shard by training shard."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from sdi.errors import NonFiniteError
 from sdi.inputs.checkpoints import Checkpoint
@@ -15,9 +16,22 @@ from sdi.result.result import LOSS, Result, axes_of
 from sdi.scores import products as scores
 from sdi.scores.standard_error import block_norms, doubts, sizes, standard_error
 from sdi.store.features import Features
-from sdi.store.store import Store
+from sdi.store.share import Share
+from sdi.store.store import Store, find_row
 
 Array = np.ndarray
+
+
+class Scored(NamedTuple):
+    """Scores of some training examples at one checkpoint."""
+
+    at: Int[Array, "b"]  # their places among all
+    main: Float[Array, "b q ..."]
+    outside: Float[Array, "b q"]
+    stderr: Float[Array, "b q ..."]
+    total_stderr: Float[Array, "b q"]
+    tau: Int[Array, "b"]
+    reached: Bool[Array, "P"]  # the parameters that their gradients reach
 
 
 def score(
@@ -28,43 +42,90 @@ def score(
     mode: str,
     info: Mapping[str, Any],
     stderr: str = "auto",
+    share: Share | None = None,
 ) -> Result:
-    """Scores of these examples, weighted by eta and summed over checkpoints, with their standard errors."""
-    bars = store.bars(stderr)
-    by_checkpoint, outside, errors, total_errors, taus, losses = [], [], [], [], [], []
-    reached = np.zeros(len(store.blocks), dtype=bool)
+    """Scores of these examples, weighted by eta and summed over checkpoints, with their standard errors.
+
+    share: which of several processes this is: each scores the training shards that fall to it, and gets the whole
+    result. Every shard is scored by itself, also by one process, so the numbers do not depend on who scores which.
+    """
+    bars, share = store.bars(stderr), share or Share()
+    store.look([(c.key, side) for c in checkpoints for side in ("train", "query")], share)
+    parts: list[Scored] = []
+    queries: list[Features] = []
     for checkpoint in checkpoints:
-        train = store.read(checkpoint.key, "train", train_ids)
-        query = store.read(checkpoint.key, "query", query_ids)
-        eta = etas(checkpoint, store)
+        query, eta = store.read(checkpoint.key, "query", query_ids), etas(checkpoint, store)
         weighted = weigh(query, eta)
-        match mode:
-            case "query":
-                main = scores.sdi(train, weighted)
-                outside.append(scores.outside(train, weighted))
-            case "train":
-                main = scores.sdi_train(train, weighted)
-                outside.append(scores.outside(weighted, train).T)
-            case "matrix":
-                main = scores.step_matrix(train, weighted)
-                outside.append(scores.tracin(train, weighted) - main.sum(axis=(2, 3)))
-            case _:
-                main = scores.tracin(train, weighted)
-                outside.append(np.zeros_like(main))
-        by_checkpoint.append(main)
-        errors.append(_stderr(store, train, query, eta, mode, bars))
-        total_errors.append(_stderr(store, train, query, eta, "tracin", bars))
-        taus.append(train.tau if mode == "train" else query.tau)
-        losses.append(query.losses)
-        reached |= (block_norms(train.g, train) > 0).any(axis=0) | (block_norms(query.g, query) > 0).any(axis=0)
+        mine = [
+            _scored(store, store.read(checkpoint.key, "train", ids), at, query, weighted, eta, mode, bars)
+            for k, (at, ids) in enumerate(_by_shard(store, checkpoint, train_ids))
+            if share.mine(k)
+        ]
+        parts.append(_joined([part for some in share.gather(mine) for part in some]))
+        queries.append(query)
+    reached = np.any([part.reached for part in parts] + [_reached(query) for query in queries], axis=0)
     silent = [f"{b.name!r}" for b, moved in zip(store.blocks, reached, strict=True) if not moved]
     notes = [f"no example's gradient reaches {', '.join(silent)}: zeros stand for it"] if silent else []
     info = {**info, "notes": [*info.get("notes", []), *notes, *doubts(store.sketch, bars)]}
     if "settings" in info:
         info["settings"] = {**info["settings"], "stderr": bars}
-    return make_result(
-        checkpoints, train_ids, query_ids, mode, by_checkpoint, outside, errors, total_errors, taus, losses, info
-    )
+    arrays = ([getattr(part, name) for part in parts] for name in ("main", "outside", "stderr", "total_stderr"))
+    taus = [part.tau if mode == "train" else query.tau for part, query in zip(parts, queries, strict=True)]
+    losses = [query.losses for query in queries]
+    return make_result(checkpoints, train_ids, query_ids, mode, *arrays, taus, losses, info)
+
+
+def _by_shard(store: Store, checkpoint: Checkpoint, ids: Sequence[str]) -> list[tuple[Int[Array, "b"], list[str]]]:
+    """Examples shard by shard, those of each in the order of `ids`: their places there, and their ids."""
+    rows = store.rows(checkpoint.key, "train")
+    shards: dict[Path, list[int]] = {}
+    for at, i in enumerate(ids):
+        shards.setdefault(find_row(rows, i, "train").shard, []).append(at)
+    places = [shards[shard] for shard in sorted(shards)] or [[]]
+    return [(np.array(at, dtype=np.int64), [ids[k] for k in at]) for at in places]
+
+
+def _scored(
+    store: Store,
+    train: Features,
+    at: Int[Array, "b"],
+    query: Features,
+    weighted: Features,
+    eta: Float[Array, "P"],
+    mode: str,
+    bars: str,
+) -> Scored:
+    match mode:
+        case "query":
+            main = scores.sdi(train, weighted)
+            outside = scores.outside(train, weighted)
+        case "train":
+            main = scores.sdi_train(train, weighted)
+            outside = scores.outside(weighted, train).T
+        case "matrix":
+            main = scores.step_matrix(train, weighted)
+            outside = scores.tracin(train, weighted) - main.sum(axis=(2, 3))
+        case _:
+            main = scores.tracin(train, weighted)
+            outside = np.zeros_like(main)
+    errors = [_stderr(store, train, query, eta, one, bars) for one in (mode, "tracin")]
+    return Scored(at, main, outside, *errors, train.tau, _reached(train))
+
+
+def _joined(parts: Sequence[Scored]) -> Scored:
+    """Scores of all training examples, in order, from those of some; fewer steps are padded with zeros."""
+    order = np.argsort(np.concatenate([part.at for part in parts]))
+    arrays = {}
+    for name in ("main", "outside", "stderr", "total_stderr", "tau"):
+        found = [getattr(part, name) for part in parts]
+        shape = np.max([a.shape[1:] for a in found], axis=0).astype(int)
+        padded = [np.pad(a, [(0, 0), *((0, n - k) for n, k in zip(shape, a.shape[1:], strict=True))]) for a in found]
+        arrays[name] = np.concatenate(padded)[order]
+    return Scored(at=order, reached=np.any([part.reached for part in parts], axis=0), **arrays)
+
+
+def _reached(features: Features) -> Bool[Array, "P"]:
+    return np.asarray((block_norms(features.g, features) > 0).any(axis=0))
 
 
 def make_result(

@@ -15,9 +15,11 @@ from jaxtyping import Float, Int
 from sdi.arguments import some_of
 from sdi.inputs.batches import in_order
 from sdi.inputs.checkpoints import Checkpoint
+from sdi.ranks import find_share
 from sdi.result.question import Question
 from sdi.result.ranking import LATE, Top
 from sdi.store.shard_format import decoded
+from sdi.store.share import Share
 from sdi.store.store import Row, Store, find_row
 
 Array = np.ndarray
@@ -36,6 +38,7 @@ def stream_top(
     train: Sequence[str] | None = None,
     stderr: str = "auto",
     train_steps: slice | int | None = None,
+    ranks: bool = False,
 ) -> list[Top]:
     """The k training examples that most influence each query: what `Result.top` gives, for stores of any size.
 
@@ -49,14 +52,22 @@ def stream_top(
     stderr: "bound", "estimated", or "auto", as the store was begun.
     train_steps: of the training examples, as `steps` of queries; other than None, the store must keep them (mode
         "matrix").
+    ranks: whether the ranks of a torch.distributed job read some of the training shards each; then each must make this
+        call, and gets all rankings.
     Returns a `Top` for each query; with each_step, one for each query and step.
     """
+    some_of("checkpoints", checkpoints, "checkpoints, as `find_checkpoints` gives")
+    share = find_share() if ranks else Share()
+    store.look([(c.key, side) for c in checkpoints for side in ("train", "query")], share)
     question = Question.ask(store, checkpoints, queries, k, steps, by, late, each_step, stderr, train_steps)
     if train is not None:
         some_of("train", train, "ids")
     most = question.k + 1  # one more: the last row may be tied with it
-    best = stream_best(store, checkpoints, question.columns(), question.keys, most, train, question.train_steps)
-    return [question.answer(store, target, ids) for target, ids in zip(question.targets, best, strict=True)]
+    best = stream_best(store, checkpoints, question.columns(), question.keys, most, train, question.train_steps, share)
+    found = [
+        question.answer(store, target, ids) for target, ids in zip(question.targets, best, strict=True) if share.leads
+    ]
+    return share.first(found)
 
 
 def stream_best(
@@ -67,19 +78,28 @@ def stream_best(
     k: int,
     train: Sequence[str] | None = None,
     train_steps: tuple[int, int] | None = None,
+    share: Share | None = None,
 ) -> list[list[str]]:
-    """For each target, the ids of the k training examples with the largest keys, best first; without keys of -inf."""
+    """For each target, the ids of the k training examples with the largest keys, best first; without keys of -inf.
+
+    share: which of several processes this is: each reads the blocks that fall to it, and all get the best of all.
+    """
+    share = share or Share()
     ids = in_order(store.rows(checkpoints[0].key, "train") if train is None else train)
     rank = {i: k for k, i in enumerate(ids)}  # by which equals are ordered, as in a result
-    best: Best | None = None
+    mine: Best | None = None
     transposed = [np.ascontiguousarray(c.T) for c in columns]
-    for names, parts in train_blocks(store, checkpoints, train, train_steps):
+    for names, parts in train_blocks(store, checkpoints, train, train_steps, share):
         scores = sum(part @ c for part, c in zip(parts, transposed, strict=True))
         keys = keys_of(np.asarray(scores))
-        best = Best(keys.shape[1], k) if best is None else best
-        best.merge(keys, np.array([rank[i] for i in names]))
-    if best is None:
+        mine = Best(keys.shape[1], k) if mine is None else mine
+        mine.merge(keys, np.array([rank[i] for i in names]))
+    found = [one for one in share.gather(mine) if one is not None]
+    if not found:
         raise ValueError(f"store {store.path} holds no training examples")
+    best = Best(len(found[0].keys), k)
+    for one in found:
+        best.merge(one.keys.T, one.at)
     return [[ids[i] for i in row] for row in best.indices()]
 
 
@@ -91,7 +111,7 @@ class Best:
         self.keys = np.full((targets, 0), -np.inf)
         self.at = np.zeros((targets, 0), dtype=np.int64)
 
-    def merge(self, keys: Float[Array, "b T"], ranks: Int[Array, "b"]) -> None:
+    def merge(self, keys: Float[Array, "b T"], ranks: Int[Array, "b"] | Int[Array, "T b"]) -> None:
         new = np.broadcast_to(ranks, keys.T.shape)
         at = np.concatenate([self.at, new], axis=1)
         keys = np.concatenate([self.keys, keys.T], axis=1)
@@ -120,12 +140,20 @@ def train_blocks(
     checkpoints: Sequence[Checkpoint],
     train: Sequence[str] | None = None,
     train_steps: tuple[int, int] | None = None,
+    share: Share | None = None,
 ) -> Iterator[tuple[list[str], list[Array]]]:
     """Blocks of training rows: their ids, and at every checkpoint their values, mapped where they stand together.
 
     train_steps: the first and the last of their steps to sum; None: all, and what enters outside the loop.
+    share: of several processes; blocks of other ones are passed over, and their shards not opened.
     """
-    rows = [store.rows(c.key, "train") for c in checkpoints]
+    share, rows = share or Share(), [store.rows(c.key, "train") for c in checkpoints]
+    for k, names in enumerate(_names_of_blocks(store, rows, train)):
+        if share.mine(k):
+            yield names, [_block(store, r, names, train_steps) for r in rows]
+
+
+def _names_of_blocks(store: Store, rows: list[dict[str, Row]], train: Sequence[str] | None) -> Iterator[list[str]]:
     if train is not None:
         wanted = {i: find_row(rows[0], i, "train") for i in train}
         rows[0] = {i: row for i, row in rows[0].items() if i in wanted}  # in the order in which they are stored
@@ -133,11 +161,11 @@ def train_blocks(
     names: list[str] = []
     for i, row in rows[0].items():
         if names and (len(names) == size or rows[0][names[-1]].shard != row.shard):
-            yield names, [_block(store, r, names, train_steps) for r in rows]
+            yield names
             names = []
         names.append(i)
     if names:
-        yield names, [_block(store, r, names, train_steps) for r in rows]
+        yield names
 
 
 def _block(

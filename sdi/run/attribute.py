@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from typing_extensions import Unpack
 
 from sdi.backends import backend as backend_named
-from sdi.backends import room
 from sdi.errors import StoreError
-from sdi.files import expand
+from sdi.files import expand, refuse_url
 from sdi.inputs.checkpoints import Checkpoint, find_checkpoints, shows_adam
 from sdi.inputs.fingerprint import loop_names, loss_fingerprint, loss_parts, model_fingerprint
 from sdi.inputs.frozen import frozen_note
 from sdi.inputs.settings import Settings, SettingsArguments, changed, takes_settings
-from sdi.inputs.unwrap import unwrapped_model
 from sdi.loop import Loop, check_loop
+from sdi.ranks import find_share, whole_model
 from sdi.result.result import Result
 from sdi.result.score_store import score
 from sdi.run.draw_sketches import draw_sketch, sketch_seeds, store_folder
@@ -65,7 +63,8 @@ def attribute(
     """Influence of every training example on every loop step of every query, summed over checkpoints.
 
     model: any `nn.Module` (a `sdi.reference` model with backend="reference"). It leaves as it came. Of a wrapped one
-        (DistributedDataParallel, torch.compile) the plain model inside is used, with its names, also by `loss`.
+        (DistributedDataParallel, torch.compile) the plain model inside is used, with its names, also by `loss`; of one
+        that fully_shard has cut up over ranks, a copy that every rank gathers whole.
     loss: a function of the model and a batch that returns one value per example.
     loop: whose parameters are traced, and which module's call begins a step.
     checkpoints: files of weights, by paths or patterns, each with its eta.
@@ -83,9 +82,10 @@ def attribute(
     """
     settings = changed(settings, changes, "attribute")
     check_loop(loop)
+    refuse_url("store", store)
     if not callable(loss):
         raise TypeError(f"loss must be a function of the model and a batch, got {loss!r}")
-    model = unwrapped_model(model)
+    model = whole_model(model, ranks)
     points = find_checkpoints(checkpoints, eta)
     for name, loader in (("train", train), ("query", query)):
         if isinstance(loader, Iterator) and len(points) * settings.repeats > 1:
@@ -120,21 +120,9 @@ def attribute(
         ids = fill(stores, job, points, sides)
         if store is not None and share.leads:
             save_record(folder, settings, points, ids, folder / "result.safetensors", scored=False)
-        names = (ids["train"], ids["query"], settings.mode, info, settings.stderr)
-        results = [score(one, points, *names) for one in stores] if share.leads else []
-        found = average(results) if len(results) > 1 else results[0] if results else None
-        return cast(Result, share.first(found))
-
-
-def find_share() -> Share:
-    """The share of this process in the torch.distributed job that it belongs to; alone where there is none."""
-    return room("fast.ranks").joined() if in_job() else Share()
-
-
-def in_job() -> bool:
-    """Whether torch.distributed is initialised in this process; does not import torch."""
-    dist = sys.modules.get("torch.distributed")
-    return dist is not None and dist.is_available() and dist.is_initialized()
+        names = (ids["train"], ids["query"], settings.mode, info, settings.stderr, share)
+        results = [score(one, points, *names) for one in stores]
+        return average(results) if len(results) > 1 else results[0]
 
 
 def make_stores(folder: Path, job: Job, points: Sequence[Checkpoint], sides: Mapping[str, Side]) -> list[Store]:

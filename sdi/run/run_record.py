@@ -19,6 +19,7 @@ from sdi.files import sha256, write_whole
 from sdi.inputs.checkpoints import Checkpoint, check_eta
 from sdi.inputs.settings import Settings
 from sdi.seal import is_whole, sealed_json
+from sdi.store.remote import remote_of
 from sdi.store.store import Store
 
 RECORD_FILE = "run.json"
@@ -56,6 +57,9 @@ class RunRecord:
                 f"the last run in {self.folder} saved no result; name the file that `Result.save` wrote, or make one "
                 "with `sdi score CONFIG`"
             )
+        remote = remote_of(self.folder)
+        if remote is not None and self.result.parent == self.folder:
+            return remote.fetch(self.result.name, self.result_sha256)
         if not self.result.is_file() or sha256(self.result) != self.result_sha256:
             raise StoreError(
                 f"{self.result} is not the result that {self.folder / RECORD_FILE} names; name the file itself to look "

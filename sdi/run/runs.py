@@ -18,7 +18,7 @@ from sdi.inputs.checkpoints import Checkpoint
 from sdi.inputs.config import Config, read_config, save_run
 from sdi.inputs.script import Script, load_script
 from sdi.inputs.settings import Settings
-from sdi.inputs.unwrap import unwrapped_model
+from sdi.ranks import whole_model
 from sdi.result.result import Result
 from sdi.result.score_store import score as score_store
 from sdi.run.attribute import attribute, average, make_stores, run_info, store_config
@@ -58,6 +58,7 @@ class Run:
     """A config with its script, checkpoints, model and data, each loaded when first used."""
 
     config: Config
+    path: Path | None = None  # of the config's file
     made: int = 0  # features made in this process, and those found in the store, over all checkpoints
     reused: int = 0
     share: Share = field(default_factory=Share)  # which of several processes this is, that fill the store
@@ -66,7 +67,10 @@ class Run:
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
-        return cls(read_config(path))
+        return cls(read_config(path), Path(path))
+
+    def __str__(self) -> str:
+        return str(self.path or self.config.store)
 
     @cached_property
     def points(self) -> list[Checkpoint]:
@@ -81,7 +85,7 @@ class Run:
         model = self.script.model()
         if model is None:
             raise ValueError(f"model() in {self.config.script} must return a model, got None; does it lack a return?")
-        return unwrapped_model(model)
+        return whole_model(model)
 
     @cached_property
     def loaders(self) -> dict[str, Loader]:
@@ -184,9 +188,10 @@ def score(the: Run) -> Result:
     for store in stores:
         check_filled(store, the.points, ids)
     info = run_info(the.points, the.settings, c.loop)
-    names = (ids["train"], ids["query"], c.settings.mode, info, c.settings.stderr)
+    names = (ids["train"], ids["query"], c.settings.mode, info, c.settings.stderr, the.share)
     results = [score_store(store, the.points, *names) for store in stores]
-    return _save(the, results[0] if len(results) == 1 else average(results))
+    result = results[0] if len(results) == 1 else average(results)
+    return _save(the, result) if the.share.leads else result
 
 
 def check_filled(store: Store, points: Sequence[Checkpoint], ids: Mapping[str, Sequence[str]]) -> None:

@@ -3,6 +3,11 @@
 `hold_store` is the lock of a store: the one process that fills it holds `lock`; where several do, each of n processes
 shares `lock` and holds `lock.part-k-of-n`, so none of them is there twice, nor beside one that works alone.
 
+Some file systems keep a lock from other hosts (`sdi/store/mount.py`). So whoever holds one writes process and host into
+the file, and empties it at the end. Where locks may hold within one host only, a file that names another host is
+refused: its process may be writing still. (No heartbeat is needed for that, and no clock: a lock that holds between
+hosts is enough by itself, and where it does not, a person decides.)
+
 Forked children share the open file, and with it the lock: a stuck DataLoader worker that outlives the run would keep
 it. So every child closes its copy right after the fork.
 """
@@ -12,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sdi.errors import StoreError
+from sdi.printable import printable
+from sdi.store.mount import doubtful_locks
 from sdi.store.share import Share
 
 LOCK = "lock"
@@ -52,6 +60,17 @@ def part_lock(folder: Path, share: Share) -> Path:
     return folder / f"{LOCK}.part-{share.k + 1}-of-{share.n}"
 
 
+def refuse_taken(folder: Path, share: Share) -> None:
+    """StoreError if another host took this one's lock: both began at once, where locks do not hold."""
+    path = folder / LOCK if share.n == 1 else part_lock(folder, share)
+    process, where = _named(path)
+    if where not in ("", host()):
+        raise StoreError(
+            f"process {process} on host {where} writes to store {folder}, too, though this one holds {path.name}: "
+            "locks of this file system do not hold between hosts; run one of the two at a time"
+        )
+
+
 def _refuse_other_parts(folder: Path, share: Share) -> None:
     """StoreError if the store is being filled in another number of parts; locks that killed ones left are deleted."""
     for file in folder.iterdir():
@@ -73,11 +92,44 @@ def locked(path: Path, shared: bool = False, what: str = "") -> Iterator[Callabl
         _let_go(handle)
         handle = _take(path, shared, what)
     try:
+        refuse_elsewhere(path)
         os.ftruncate(handle, 0)
-        os.write(handle, IN_PARTS if shared else str(os.getpid()).encode())
+        os.pwrite(handle, IN_PARTS if shared else f"{os.getpid()}\n{host()}".encode(), 0)
         yield lambda: handle in _held
     finally:
+        if not shared and handle in _held and _named(path)[1] == host():
+            os.ftruncate(handle, 0)
         _let_go(handle)
+
+
+def host() -> str:
+    """The name of this host, as lock files have it."""
+    return socket.gethostname()
+
+
+def refuse_elsewhere(path: Path) -> None:
+    """StoreError if a lock file names another host, whose lock this one may not see."""
+    process, where = _named(path)
+    if where in ("", host()) or not (kind := doubtful_locks(path.parent)):
+        return
+    raise StoreError(
+        f"{path} says that process {process} on host {where} writes to the store, and locks of this file system "
+        f"({kind}) may hold within one host only; wait, or, if that process has ended, delete the file and run again"
+    )
+
+
+def _named(path: Path) -> tuple[str, str]:
+    """The process and the host that a lock file names; "" where it names none."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return "", ""
+    try:
+        text = os.pread(handle, 512, 0).decode(errors="replace")
+    finally:
+        os.close(handle)
+    process, _, where = text.partition("\n")
+    return (process, printable(where)) if process.isdecimal() else ("", "")
 
 
 def _take(path: Path, shared: bool, what: str) -> int:
@@ -126,11 +178,14 @@ def _lock(handle: int, path: Path, shared: bool, what: str) -> None:
 
 def _by_whom(handle: int) -> str:
     """Words for who holds the lock: the process whose id stands in the file, or a child that it left behind."""
-    text = os.pread(handle, 32, 0)
+    text, _, where = os.pread(handle, 512, 0).partition(b"\n")
     if text == IN_PARTS:
         return "by processes that fill it in parts; wait"
     if not text.isdigit():
         return "by another process; wait"
+    elsewhere = printable(where.decode(errors="replace"))
+    if elsewhere not in ("", host()):
+        return f"by process {int(text)} on host {elsewhere}; wait"
     try:
         os.kill(int(text), 0)
     except (ProcessLookupError, OverflowError):

@@ -59,5 +59,9 @@ class Share:
         """What process 0 has, in all of those that are together."""
         return value
 
+    def gather(self, value: T) -> list[T]:
+        """What every process has of those that are together, in their order."""
+        return [value]
+
     def agree(self, name: str, digest: str) -> None:
         """Refuse examples that are not the same in all processes that are together. name: "train" or "query"."""

@@ -34,12 +34,13 @@ from safetensors.numpy import save
 
 from sdi.arguments import one_of
 from sdi.errors import SketchMismatch, StoreError, nearest
-from sdi.files import PART, expand, map_safetensors, refuse_link, write_first, write_whole
+from sdi.files import PART, expand, is_url, map_safetensors, refuse_link, refuse_url, write_first, write_whole
 from sdi.inputs.settings import BARS
 from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
-from sdi.store.lock import LOCK, PART_LOCK, hold_store, locked, part_lock
+from sdi.store.lock import LOCK, PART_LOCK, hold_store, locked, part_lock, refuse_elsewhere, refuse_taken
 from sdi.store.manifest import UNSEALED, make_manifest, manifest_text, read_manifest, read_sketch, refuse_other
+from sdi.store.remote import fetched, remote_of
 from sdi.store.shard_format import LOSS, decoded, encoded
 from sdi.store.share import Share
 from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
@@ -71,18 +72,19 @@ class Shards(NamedTuple):
 class Store:
     """A folder of features. Open one with `Store.create` to write, or `Store(path)` to read what is there now.
 
-    path: the folder. manifest, sketch: by default read from it; `Store.create` gives them.
+    path: the folder; to read, also a place in object storage, such as "s3://bucket/store". manifest, sketch: by default
+        read from it; `Store.create` gives them.
     """
 
     def __init__(
         self, path: str | Path, manifest: dict[str, Any] | None = None, sketch: SketchMap | None = None
     ) -> None:
-        self.path = expand(path)
+        self.path = fetched(path) if isinstance(path, str) and is_url(path) else expand(path)
         self.manifest = read_manifest(self.path) if manifest is None else manifest
         # Read from the manifest, a sketch of a user's class is a record: opening a store runs no code of a user.
         self.sketch = read_sketch(self.manifest, self._manifest) if sketch is None else sketch
         self.dtype = np.dtype(self.manifest["config"]["dtype"])
-        self._checked: set[Path] = set()
+        self._checked: dict[Path, Path] = {}  # of each shard, the file that was found whole
         self._shards: dict[tuple[str, str], Shards] = {}
         self._share = Share()
 
@@ -93,6 +95,7 @@ class Store:
         path: the folder, which is made with the first shard. sketch: the sketch of its features.
         config: everything else that features depend on, as JSON values.
         """
+        refuse_url("store", path)
         store = cls(path, make_manifest(sketch, config), sketch)
         store._join()
         return store
@@ -148,6 +151,8 @@ class Store:
             (self.path / name).unlink(missing_ok=True)
         for file in list(self.path.iterdir()):
             if OF_PARTS.fullmatch(file.name):
+                if PART_LOCK.fullmatch(file.name):
+                    refuse_elsewhere(file)
                 file.unlink()
         for folder in (*self.path.glob("*"), *self.path.glob("*/*")):
             if SIDE.fullmatch(folder.relative_to(self.path).as_posix()):
@@ -176,10 +181,14 @@ class Store:
         """The file of a shard."""
         return self.path / checkpoint / side / f"shard-{number:05d}.safetensors"
 
+    def look(self, places: Sequence[tuple[str, str]], share: Share) -> None:
+        """Let all processes that are together know what the first finds stored. places: checkpoints and sides."""
+        if share.together:
+            self._shards |= share.first({place: self._stored(*place) for place in places} if share.leads else {})
+
     def agree(self, places: Sequence[tuple[str, str]]) -> None:
         """Let all processes that fill the store together know the same as the first. places: checkpoints and sides."""
-        mine = {place: self._stored(*place) for place in places} if self._share.leads else {}
-        self._shards = self._share.first(mine)
+        self.look(places, self._share)
         if not part_lock(self.path, Share(0, self._share.n)).is_file():
             raise StoreError(
                 f"{self._share} does not see what rank 0 writes to {self.path}; store must be one folder, on a file "
@@ -217,6 +226,7 @@ class Store:
         folder = shard.parent
         content = save(encoded(features, self.dtype, shard, (checkpoint, side)))
         sidecar: dict[str, Any] = {"ids": list(features.ids), "contents": list(contents), "tau": features.tau.tolist()}
+        refuse_taken(self.path, self._share)
         self._begin()
         refuse_link(folder.parent)
         refuse_link(folder)
@@ -275,9 +285,17 @@ class Store:
         """The arrays of a shard, mapped, not read; checked against its sha256 the first time."""
         if shard not in self._checked:
             owner = self._owner(shard)
-            check_shard(shard, read_sidecar(shard.with_suffix(".json"), owner), owner)
-            self._checked.add(shard)
-        return map_safetensors(shard)
+            sidecar = read_sidecar(shard.with_suffix(".json"), owner)
+            if (remote := remote_of(self.path)) is None:
+                check_shard(shard, sidecar, owner)
+                self._checked[shard] = shard
+            elif owner is None:
+                raise StoreError(
+                    f"{remote.url} is a store of version {UNSEALED}, which is read from a disk only; copy it"
+                )
+            else:
+                self._checked[shard] = remote.fetch(shard.relative_to(self.path).as_posix(), str(sidecar.get("shard")))
+        return map_safetensors(self._checked[shard])
 
     def _owner(self, shard: Path) -> Owner:
         """What a shard's sidecar must name as its owner: the seal of the store's manifest, and the shard's place."""

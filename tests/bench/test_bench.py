@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -257,6 +258,53 @@ def test_the_stream_is_timed_against_the_bare_product(tmp_path: Path) -> None:
     assert {"product", "top-k", "memory in GB", "sha256"} <= set(found.figures)
     assert len(found.bars) == 2
     assert sorted(p.name for p in tmp_path.glob("stream-*")) == ["stream-300x32-0"]
+
+
+class Forked:
+    """A worker of `sdi-bench ranks` in a forked process, which need not import torch again."""
+
+    def __init__(self, threads: int) -> None:
+        from multiprocessing import get_context
+
+        fork = get_context("fork")
+        self.pipe, there = fork.Pipe()
+        self.process = fork.Process(target=self._serve, args=(there,), daemon=True)
+        self.process.start()
+
+    @staticmethod
+    def _serve(pipe: Any) -> None:
+        import torch
+
+        from sdi.bench.workers.ranks_worker import Worker
+
+        torch.set_num_threads = lambda n: None  # a forked process has one
+        worker = Worker()
+        while True:
+            do, more = pipe.recv()
+            pipe.send(getattr(worker, do)(**more))
+
+    def ask(self, do: str, **more: Any) -> Any:
+        self.pipe.send((do, more))
+        return self.pipe.recv()
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.join()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_two_ranks_are_timed_against_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sdi.bench.commands.ranks._worker", Forked)
+    run("ranks", "--quick", "--rounds", 1, "--json", tmp_path / "r.json")
+    found = Record.load(tmp_path / "r.json")
+    assert {name for name in found.figures if ":" not in name} == {"one process", "two ranks"}
+    assert all(min(values) > 0 for values in found.figures.values())
+    assert len(found.bars) == 1
 
 
 def test_records_come_back_from_json_as_they_were(tmp_path: Path) -> None:

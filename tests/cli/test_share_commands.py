@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
-import socket
 import sys
 
 import pytest
 from cli_cases import SCRIPT, call, call_json, files, made, models_built, project
 from share_cases import in_children
+from torch.distributed import TCPStore
 
 from sdi.cli import app
 
@@ -60,23 +61,23 @@ def test_torchrun_deals_out_the_work_itself(project, monkeypatch):
     assert "--part is for jobs without torchrun" in call("run", project / "run.toml", "--part", "1/2", code=2).output
 
 
-def torchrun(config, n=2):
-    """`sdi run` in n processes with the environment that torchrun gives; exit codes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def torchrun(agent, attempt, *command, n=2):
+    """A command of `sdi` in n processes with the environment that torchrun gives; exit codes. agent: torchrun's store,
+    which is there for all attempts."""
 
     def rank(k):
         job = {
             "RANK": k,
             "WORLD_SIZE": n,
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
+            "MASTER_PORT": agent.port,
             "TORCHELASTIC_RUN_ID": "test",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": attempt,
         }
         os.environ.update({name: str(value) for name, value in job.items()})
         try:
-            app(["run", str(config), "--json"])
+            app([*map(str, command), "--json"])
         except SystemExit as ended:
             sys.stdout.flush()
             os._exit(ended.code or 0)
@@ -89,12 +90,21 @@ def torchrun(config, n=2):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_under_torchrun_a_killed_rank_ends_the_run_and_the_same_command_ends_as_one_process_does(project, whole, capfd):
     (project / "task.py").write_text("import os\n" + SCRIPT + KILLED_ONCE)
-    assert torchrun(project / "run.toml") == [2, -9]
+    agent = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    assert torchrun(agent, 0, "run", project / "run.toml") == [2, -9]
     assert int((project / "killed").read_text()) > 0
     said = capfd.readouterr()
     assert said.out == ""
     assert "[rank 0 of 2] Traceback" in said.err
     assert "sdi: rank 0 of 2 waited in vain for another, which has ended or hangs; what is stored is kept" in said.err
-    assert torchrun(project / "run.toml") == [0, 0]
+    assert torchrun(agent, 1, "run", project / "run.toml") == [0, 0]
     assert capfd.readouterr().out.count('"result"') == 1
     assert finished(project) == whole
+    (project / "runs/first/result.safetensors").unlink()
+    assert torchrun(agent, 2, "score", project / "run.toml") == [0, 0]
+    assert finished(project) == whole
+    capfd.readouterr()
+    for k, source in ((3, "run.toml"), (4, "runs/first"), (5, "runs/first/result.safetensors")):
+        asked = ("top", project / source, "--query", "q-1")
+        assert torchrun(agent, k, *asked) == [0, 0]
+        assert json.loads(capfd.readouterr().out) == call_json(*asked)

@@ -22,7 +22,8 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 import sdi
 import sdi.fast
-from sdi.inputs.unwrap import unwrapped_model
+from sdi.fast.gather import gathered
+from sdi.inputs.unwrap import is_dtensor, unwrapped_model
 from sdi.run.runs import Run
 
 __all__ = ["world"]
@@ -39,6 +40,10 @@ def job(tmp_path: Path) -> Iterator[None]:
 
 def compiled(model: nn.Module) -> nn.Module:
     return torch.compile(model, backend="eager")  # type: ignore[return-value]
+
+
+def _unchanged(module: nn.Module, inputs: Any, output: Any) -> None:
+    """A hook of the user's."""
 
 
 WRAPS: dict[str, Wrap] = {
@@ -139,7 +144,7 @@ def test_a_model_cut_up_over_ranks_is_refused_with_the_remedy(job: None, shard: 
     with pytest.raises(ValueError, match=words):
         sdi.fast.featurize(cut, square_loss, make_xy(), loop=BODY)
     with pytest.raises(ValueError, match=words):
-        sdi.attribute(cut, **world.options(store=world.store))
+        sdi.attribute(cut, **world.options(store=world.store, ranks=False))
     assert not world.store.exists()
 
 
@@ -161,15 +166,50 @@ def test_ranks_with_wrapped_models_leave_the_files_of_one_process_with_the_plain
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_ranks_with_models_sharded_over_them_are_refused(world: World, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ranks_gather_a_model_that_is_cut_up_over_them_and_leave_the_files_of_one_process(world: World) -> None:
+    world.attribute(store=world.folder / "whole", shard=SHARD)
     plain = world.model
 
     def cut() -> None:
+        for block in plain.children():
+            sharded(block)
         world.model = sharded(plain)  # type: ignore[assignment]
+        assert any(len(p.to_local()) < len(p) for p in world.model.parameters())
 
-    assert run_ranks(world, 2, {0: cut, 1: cut}) == [3, 3]
-    assert capfd.readouterr().out.count("model must be whole on every rank") == 2
-    assert not world.store.exists()
+    assert run_ranks(world, 2, {0: cut, 1: cut}, lambda rank: {"audit": "every"}) == [ENDED, ENDED]
+    assert files(world.store) == files(world.folder / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's own
+@pytest.mark.parametrize("after", ["nothing", "a forward pass"])
+def test_the_copy_of_a_cut_model_is_the_plain_one_and_the_cut_one_stays(job: None, after: str) -> None:
+    plain = make(nn.Linear(6, 6), norm=nn.LayerNorm(6))
+    plain.core.register_forward_hook(_unchanged)
+    plain.aside = [plain.core]  # type: ignore[assignment]
+    cut = deepcopy(plain)
+    sharded(cut.core)
+    sharded(cut)
+    if after == "a forward pass":  # which leaves some parameters whole until they are needed no more
+        square_loss(cut, make_xy())
+        assert not any(is_dtensor(p) for p in cut.read.parameters())
+        copy = gathered(cut)
+    else:
+        with leaving_as_it_came(cut):
+            copy = gathered(cut)
+    assert any("FSDP" in type(module).__name__ for module in cut.modules())
+    assert [type(module) for module in copy.modules()] == [type(module) for module in plain.modules()]
+    assert [set(vars(module)) for module in copy.modules()] == [set(vars(module)) for module in plain.modules()]
+    assert copy.aside[0] is copy.core
+    assert list(copy.core._forward_hooks.values()) == [_unchanged]
+    assert not any(module._forward_pre_hooks for module in copy.modules())
+    assert {name: (type(p), p.requires_grad) for name, p in copy.named_parameters()} == {
+        name: (type(p), p.requires_grad) for name, p in plain.named_parameters()
+    }
+    state = plain.state_dict()
+    assert all(torch.equal(w, state[name]) for name, w in copy.state_dict().items())
+    assert not {p.data_ptr() for p in copy.parameters()} & {p.to_local().data_ptr() for p in cut.parameters()}
+    assert gathered(plain) is plain
 
 
 def test_a_config_whose_script_gives_a_wrapped_model_runs_the_plain_one(tmp_path: Path) -> None:
