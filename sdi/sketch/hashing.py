@@ -12,13 +12,15 @@ not on a library's generator, not on the machine.
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from jaxtyping import Float32, Int, Int8, UInt64
 
 from sdi.arguments import one_of
 from sdi.inputs.settings import FAMILIES
+
+SHORT = 1 << 10  # points of a polynomial up to which its values are looked up bit by bit
 
 
 def bits(count: int, *words: object) -> UInt64[np.ndarray, "count"]:
@@ -121,12 +123,28 @@ def field_degree(d: int, m: int) -> int:
 
 
 def evaluate(coefficients: UInt64[np.ndarray, "terms"], d: int, k: int) -> UInt64[np.ndarray, "d"]:
-    """The polynomial with these coefficients (constant first) at the first d elements of GF(2^k), by Horner."""
-    x = np.arange(d, dtype=np.uint64)
-    value = np.full(d, coefficients[-1], dtype=np.uint64)
-    for c in coefficients[-2::-1]:
-        value = field_product(value, x, k) ^ c
-    return value
+    """The polynomial with these coefficients (constant first) at the first d elements of GF(2^k).
+
+    Long vectors by Horner; for short ones, of which many are drawn, what each bit of a coefficient adds is kept.
+    """
+    if d > SHORT:
+        x = np.arange(d, dtype=np.uint64)
+        value = np.full(d, coefficients[-1], dtype=np.uint64)
+        for c in coefficients[-2::-1]:
+            value = field_product(value, x, k) ^ c
+        return value
+    set_bits = coefficients[1:, None] >> np.arange(k, dtype=np.uint64) & np.uint64(1)
+    return np.bitwise_xor.reduce(_of_each_bit(len(coefficients), d, k)[set_bits.ravel() == 1], axis=0) ^ coefficients[0]
+
+
+@lru_cache(maxsize=32)
+def _of_each_bit(terms: int, d: int, k: int) -> UInt64[np.ndarray, "bits d"]:
+    """x^j 2^b for j from 1 to terms - 1 and b from 0 to k - 1, at the first d elements x; never written to."""
+    powers, power = [], np.ones(d, dtype=np.uint64)
+    for _ in range(1, terms):
+        power = field_product(power, np.arange(d, dtype=np.uint64), k)
+        powers += [field_product(power, np.full(d, 1 << b, dtype=np.uint64), k) for b in range(k)]
+    return np.array(powers, dtype=np.uint64).reshape(-1, d)
 
 
 def field_product(a: UInt64[np.ndarray, "d"], b: UInt64[np.ndarray, "d"], k: int) -> UInt64[np.ndarray, "d"]:

@@ -12,40 +12,47 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdi.experiments.nanochat.corpus import SOURCES, Tokenizer, final_answer, generate, make_batches, render
+from sdi.experiments.nanochat.corpus import SOURCES, Corpus, Tokenizer, final_answer, generate, make_batches, render
 from sdi.experiments.nanochat.corpus.sources import THINGS
 from sdi.experiments.nanochat.corpus.token_batches import make_batch, prompt
 
-CORPUS = generate(300, 60, seed=1)
-MANY = generate(4000, 400, seed=0)  # enough for words to meet by chance
-TOKENIZER = Tokenizer.train((c.user + " " + c.assistant for c in CORPUS.all_of("train")), vocab=320)
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return generate(300, 60, seed=1)
 
 
-def test_no_held_out_conversation_stands_in_training():
-    train, test = CORPUS.all_of("train"), CORPUS.all_of("test")
-    assert set(CORPUS.train) == set(CORPUS.test) == set(SOURCES)
+@pytest.fixture(scope="module")
+def tokenizer(corpus: Corpus) -> Tokenizer:
+    return Tokenizer.train((c.user + " " + c.assistant for c in corpus.all_of("train")), vocab=320)
+
+
+def test_no_held_out_conversation_stands_in_training(corpus):
+    train, test = corpus.all_of("train"), corpus.all_of("test")
+    assert set(corpus.train) == set(corpus.test) == set(SOURCES)
     assert not {c.user for c in train} & {c.user for c in test if c.source != "text"}
     assert not {c.user + c.assistant for c in train} & {c.user + c.assistant for c in test}
     for source in SOURCES:
-        assert len(CORPUS.train[source]) >= 200
-        assert len(CORPUS.test[source]) == 60
-        assert not {c.key for c in CORPUS.train[source]} & {c.key for c in CORPUS.test[source]}
+        assert len(corpus.train[source]) >= 200
+        assert len(corpus.test[source]) == 60
+        assert not {c.key for c in corpus.train[source]} & {c.key for c in corpus.test[source]}
 
 
-def test_held_out_words_and_numbers_are_new_to_training():
+def test_held_out_words_and_numbers_are_new_to_training(corpus):
     """Read from the texts themselves, not from keys."""
-    words = {c.key for source in ("spelling", "letters") for c in MANY.test[source]}
+    many = generate(4000, 400, seed=0)  # enough for words to meet by chance
+    words = {c.key for source in ("spelling", "letters") for c in many.test[source]}
     assert words.isdisjoint(
-        re.findall(r"\w+", " ".join(c.user for s in ("spelling", "letters") for c in MANY.train[s]))
+        re.findall(r"\w+", " ".join(c.user for s in ("spelling", "letters") for c in many.train[s]))
     )
-    assert all(c.key in c.user for c in MANY.test["spelling"] + MANY.test["letters"])
+    assert all(c.key in c.user for c in many.test["spelling"] + many.test["letters"])
     things = "|".join(THINGS)
     stories = [
         {re.sub(rf"\b[A-Z][a-z]+\b|\b({things})\b", "X", c.user) for c in side["problems"]}
-        for side in (CORPUS.train, CORPUS.test)
+        for side in (corpus.train, corpus.test)
     ]
     assert not stories[0] & stories[1]
-    assert all(c.assistant not in {t.assistant for t in CORPUS.train["text"]} for c in CORPUS.test["text"])
+    assert all(c.assistant not in {t.assistant for t in corpus.train["text"]} for c in corpus.test["text"])
 
 
 def test_too_many_held_out_are_refused():
@@ -53,8 +60,8 @@ def test_too_many_held_out_are_refused():
         generate(1, 3000, seed=0)
 
 
-def test_worked_answers_are_right():
-    for c in CORPUS.all_of("train"):
+def test_worked_answers_are_right(corpus):
+    for c in corpus.all_of("train"):
         if c.source == "problems":
             sums = re.findall(r"(\d+) ([+-]) (\d+) = (\d+)", c.assistant)
             assert len(sums) == 2
@@ -82,39 +89,39 @@ def test_the_corpus_is_the_same_in_another_process():
 
 @pytest.mark.slow
 @given(st.text())
-def test_any_text_comes_back_and_never_spells_a_mark(text):
-    numbers = TOKENIZER.encode(text)
-    assert TOKENIZER.decode(numbers) == text
-    assert not set(numbers) & set(TOKENIZER.mark.values())
+def test_any_text_comes_back_and_never_spells_a_mark(tokenizer, text):
+    numbers = tokenizer.encode(text)
+    assert tokenizer.decode(numbers) == text
+    assert not set(numbers) & set(tokenizer.mark.values())
 
 
-def test_a_tokenizer_comes_back_from_its_file(tmp_path):
-    TOKENIZER.save(tmp_path / "tokenizer.json")
+def test_a_tokenizer_comes_back_from_its_file(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path / "tokenizer.json", 320)
-    assert again.encode("Spell strisea, 12 times.") == TOKENIZER.encode("Spell strisea, 12 times.")
+    assert again.encode("Spell strisea, 12 times.") == tokenizer.encode("Spell strisea, 12 times.")
     joined = Tokenizer.train(["1212 " * 9], 300)
     assert len(joined.encode("1212")) == 4  # digits one by one, however often they stand together
-    assert len(TOKENIZER.encode("How many")) < 8  # merges were learnt
-    assert max(TOKENIZER.mark.values()) == 319
+    assert len(tokenizer.encode("How many")) < 8  # merges were learnt
+    assert max(tokenizer.mark.values()) == 319
     with pytest.raises(ValueError, match="vocab must be at least 261, all bytes and 5 marks, got 200"):
         Tokenizer.train(["a"], vocab=200)
 
 
-def test_the_mask_is_what_the_assistant_says_and_its_end():
-    for c in CORPUS.all_of("test"):
-        tokens, said = render(c, TOKENIZER, length=1000)
+def test_the_mask_is_what_the_assistant_says_and_its_end(corpus, tokenizer):
+    for c in corpus.all_of("test"):
+        tokens, said = render(c, tokenizer, length=1000)
         heard = [t for t, is_said in zip(tokens, said, strict=True) if is_said]
-        assert TOKENIZER.decode(heard) == c.assistant
-        assert heard[-1] == TOKENIZER.mark["assistant end"]
-        assert tokens[: len(tokens) - len(heard)] == prompt(c.user, TOKENIZER)
-    assert render(c, TOKENIZER, length=7) == (tokens[:7], said[:7])
+        assert tokenizer.decode(heard) == c.assistant
+        assert heard[-1] == tokenizer.mark["assistant end"]
+        assert tokens[: len(tokens) - len(heard)] == prompt(c.user, tokenizer)
+    assert render(c, tokenizer, length=7) == (tokens[:7], said[:7])
 
 
-def test_batches_predict_the_next_token_and_padding_has_no_weight():
-    some = [c for source in SOURCES for c in CORPUS.test[source][:2]]
-    rows = [render(c, TOKENIZER, 60) for c in some]
+def test_batches_predict_the_next_token_and_padding_has_no_weight(corpus, tokenizer):
+    some = [c for source in SOURCES for c in corpus.test[source][:2]]
+    rows = [render(c, tokenizer, 60) for c in some]
     for everything in (True, False):
-        batches = make_batches(some, TOKENIZER, 60, everything, batch=4)
+        batches = make_batches(some, tokenizer, 60, everything, batch=4)
         assert [name for b in batches for name in b["id"]] == [f"{c.source}: {c.user} {c.assistant}" for c in some]
         assert len({name for b in batches for name in b["id"]}) == len(some)
         k = 0

@@ -20,7 +20,7 @@ product has the exact variance v (closed form) and at most the variance u (the b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -36,6 +36,7 @@ from sdi.testing import LoopedCase
 
 Array = np.ndarray
 MANY, FEW = 900, 4  # seeds 0, 1, ... of the two levels
+AT_ONCE = 10  # seeds whose tables are multiplied in one go
 MODES = ("sdi", "train", "matrix", "tracin")
 KINDS = ("bias", "by part", "total", "bound")
 WANTED = {"bias": 0.0, "by part": 1.0, "total": 1.0, "bound": 1.0}
@@ -132,17 +133,18 @@ class World:
         plus = signs = 0
         stacked = {name: np.concatenate([self.rows(name, s) for s in (False, True)]) for name in self.phi}
         columns = {name: np.ascontiguousarray(x.reshape(len(x), -1).T) for name, x in stacked.items()}
-        for seed in seeds:
-            for name, sketch in self.draw(seed).sketches.items():
+        for first in range(seeds.start, seeds.stop, AT_ONCE):
+            maps = [self.draw(seed).sketches for seed in range(first, min(first + AT_ONCE, seeds.stop))]
+            for sketch in (sketch for sketches in maps for sketch in sketches.values()):
                 for s in (sketch.rows.s, sketch.cols.s) if isinstance(sketch, TensorSketch) else (sketch.s,):
-                    plus, signs = plus + int((s > 0).sum()), signs + s.size
-                if name in grams:
-                    Y = matrix_of(sketch) @ columns[name]
-                    grams[name].append(Y.T @ Y)
+                    plus, signs = plus + int(np.count_nonzero(s > 0)), signs + s.size
+            for name, X in columns.items():
+                Y = (matrix_of([sketches[name] for sketches in maps]) @ X).reshape(len(maps), -1, X.shape[1])
+                grams[name].append(Y.transpose(0, 2, 1) @ Y)
         cut = {False: slice(0, self.case.n), True: slice(self.case.n, None)}
         found = {}
         for mode, (train, query) in SIDES.items():
-            Z = {name: np.stack(gram)[:, cut[train], cut[query]] for name, gram in grams.items()}
+            Z = {name: np.concatenate(gram)[:, cut[train], cut[query]] for name, gram in grams.items()}
             found[mode] = self.statistics(mode, Z)
         return found, signs, plus
 
@@ -179,14 +181,21 @@ class World:
         return scores
 
 
-def matrix_of(sketch: Any) -> csc_matrix:
-    """The sketch as a matrix on the flattened parameter, from h and s alone."""
-    if isinstance(sketch, TensorSketch):
-        rows, cols = sketch.rows, sketch.cols
-        bucket, sign = (rows.h[:, None] + cols.h).ravel() % sketch.m, (rows.s[:, None] * cols.s).ravel()
+def matrix_of(sketches: Sequence[Any]) -> csc_matrix:
+    """Sketches of one parameter as one matrix on it, flattened: one below the other, from h and s alone."""
+
+    def tables(of: Sequence[Any]) -> tuple[Array, Array]:
+        return np.stack([sketch.h for sketch in of], axis=-1), np.stack([sketch.s for sketch in of], axis=-1)
+
+    m, many = sketches[0].size, len(sketches)
+    if isinstance(sketches[0], TensorSketch):
+        (h, s), (h_cols, s_cols) = (tables([getattr(x, part) for x in sketches]) for part in ("rows", "cols"))
+        bucket, sign = (h[:, None] + h_cols).reshape(-1, many) % m, (s[:, None] * s_cols).reshape(-1, many)
     else:
-        bucket, sign = sketch.h, sketch.s
-    return csc_matrix((sign.astype(np.float64), bucket, np.arange(bucket.size + 1)), (sketch.m, bucket.size))
+        bucket, sign = tables(sketches)
+    place = bucket + m * np.arange(many)
+    starts = many * np.arange(len(place) + 1)
+    return csc_matrix((sign.ravel().astype(np.float64), place.ravel(), starts), (many * m, len(place)))
 
 
 def estimates(world: World, name: str, many: dict[str, Array]) -> Iterator[tuple[str, str, Mean]]:

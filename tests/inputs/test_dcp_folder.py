@@ -16,16 +16,18 @@ import torch.distributed as dist
 from attribution_cases import World, world
 from share_cases import ENDED, in_children
 from torch import Tensor, nn
-from torch.distributed.checkpoint import metadata as written
-from torch.distributed.checkpoint import save
-from torch.distributed.checkpoint.filesystem import FileSystemWriter, _StorageInfo
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
 
 from sdi import find_checkpoints
 from sdi.inputs.checkpoints import shows_adam
 
 __all__ = ["world"]
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed.*:UserWarning", "ignore:.*fork.*:DeprecationWarning")
+
+
+def save(*args: Any, **kwargs: Any) -> None:
+    from torch.distributed.checkpoint import save  # here and below: a second, which only one worker should spend
+
+    save(*args, **kwargs)
 
 
 def save_folder(path: Path, content: dict[str, Any], eta: float | None = 0.5) -> Path:
@@ -78,6 +80,8 @@ def test_eta_is_the_optimisers_or_the_saved_one_and_asked_for_where_there_is_non
     rates = {"weight": 0.1, "bias": 0.2}
     unnamed = torch.optim.Adam([{"params": [model.weight], "lr": 0.1}, {"params": [model.bias], "lr": 0.2}])
     unnamed.step()
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
+
     state, moments = get_state_dict(model, unnamed)
     assert "param_names" not in moments["param_groups"][0]
     flat = get_state_dict(model, optimiser, options=StateDictOptions(flatten_optimizer_state_dict=True))[1]
@@ -143,6 +147,8 @@ def test_tensors_that_two_ranks_wrote_are_put_together_exactly(tmp_path: Path) -
 
 
 def test_files_of_like_layout_that_changed_places_have_another_fingerprint(tmp_path: Path) -> None:
+    from torch.distributed.checkpoint import FileSystemWriter
+
     state = {"a": torch.zeros(2), "b": torch.ones(2)}
     writer = FileSystemWriter(tmp_path / "step-9", single_file_per_rank=False, sync_files=False)
     save(state, storage_writer=writer, no_dist=True)
@@ -218,7 +224,8 @@ def w(content: Any) -> Any:
 
 def info(content: Any, **changes: Any) -> None:
     (key,) = [key for key in content.storage_data if key.fqn == "model.w"]
-    content.storage_data[key] = _StorageInfo(**{**vars(content.storage_data[key]), **changes})
+    before = content.storage_data[key]
+    content.storage_data[key] = type(before)(**{**vars(before), **changes})
 
 
 def taller(content: Any) -> None:
@@ -227,6 +234,8 @@ def taller(content: Any) -> None:
 
 
 def overlapping(content: Any) -> None:
+    from torch.distributed.checkpoint import metadata as written
+
     (key,) = [key for key in content.storage_data if key.fqn == "model.w"]
     w(content).size = torch.Size([6, 2])
     w(content).chunks.append(written.ChunkStorageMetadata(torch.Size([1, 0]), torch.Size([3, 2])))

@@ -184,6 +184,17 @@ def test_a_drawn_polynomial_is_one_of_the_family():
     assert s.tolist() in signs_of(every_polynomial(4, 2)).tolist()
 
 
+@pytest.mark.parametrize(("d", "k"), [(1, 1), (2, 1), (3, 2), (8, 3), (100, 7), (100, 12), (5, 63)])
+@pytest.mark.parametrize("terms", [1, 2, 4])
+def test_short_polynomials_are_the_same_as_long_ones(monkeypatch, d, k, terms):
+    coefficients = hashing.bits(terms, d, k) & np.uint64((1 << k) - 1)
+    short = hashing.evaluate(coefficients, d, k)
+    monkeypatch.setattr(hashing, "SHORT", 0)
+    long = hashing.evaluate(coefficients, d, k)
+    assert short.dtype == long.dtype == np.uint64
+    assert short.tolist() == long.tolist()
+
+
 def test_all_buckets_and_both_signs_are_drawn_by_each_family():
     for family in ("table", "polynomial"):
         assert set(draw_buckets(400, 8, family, "w").tolist()) == set(range(8))
