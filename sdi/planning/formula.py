@@ -29,11 +29,12 @@ class Formula(NamedTuple):
         return sum(term.value(n) for term in self.terms)
 
     def __str__(self) -> str:
-        return " + ".join(
-            f"{self.unit(t.each)} {t.what}" if t.says == "1" else f"{t.says} × {self.unit(t.each)} {t.what}"
-            for t in self.terms
-            if t.each
-        )
+        return " + ".join(self._text(t) for t in self.terms if t.each)
+
+    def _text(self, t: Term) -> str:
+        if t.says.startswith("up to"):  # an amount that is its own count
+            return f"{t.says} {t.what}"
+        return f"{self.unit(t.each)} {t.what}" if t.says == "1" else f"{t.says} × {self.unit(t.each)} {t.what}"
 
 
 def once(what: str, each: float) -> Term:

@@ -22,7 +22,7 @@ from sdi.store.shard_format import encoded
 from sdi.units import bytes_text, seconds_text
 
 COPIES = 5  # of a shard's features while it is written: of its batches, joined, converted, and twice as bytes
-LABELS, LABELS_MORE = 640, 180  # of an example's labels with one checkpoint and each further one: `sdi-bench plan`
+LABELS, LABELS_MORE = 1000, 220  # of an example's labels with one checkpoint and each further one: `sdi-bench plan`
 BUSY = 1.3  # the clock over the processor's time, on a machine where others work
 
 
@@ -31,7 +31,7 @@ def predict(found: Measured, sizes: Sequence[int], queries: int, hosts: int, dev
     C, R = len(found.keys), found.settings.repeats
     seconds = _seconds(found, queries, hosts, "wall", hosts)
     cpu = _seconds(found, queries, 1, "cpu", hosts)
-    memory = _memory(found) if here else None
+    memory = _memory(found, queries) if here else None
     ranking, ranking_cpu = (_ranking(found, queries, kind) if here else None for kind in ("wall", "cpu"))
     planned, exact = [], True
     for n in sizes:
@@ -109,29 +109,41 @@ def _seconds(found: Measured, queries: int, shared_by: int, kind: str, hosts: in
     return Formula(terms, seconds_text)
 
 
-def _memory(found: Measured) -> Formula | None:
+def _memory(found: Measured, queries: int) -> Formula | None:
     if found.held_bytes is None or found.pass_bytes is None:
         return None
-    shard = max(found.settings.shard + side.batch - 1 for side in found.sides.values())
-    waiting = max(_shards(found, name, shard).rows * side.value_bytes for name, side in found.sides.items())
-    passing, writing = found.pass_bytes + waiting, COPIES * waiting
-    what = "for a batch and the shard that it goes into" if passing >= writing else "for a shard that is being written"
+    held, passing = found.held_bytes, found.pass_bytes
     labels = label_bytes(len(found.keys) * found.settings.repeats)
+
+    def waiting(n: int) -> int:
+        """The features of the largest shard, of either side."""
+        counts = {"train": n, "query": queries}
+        return max(min(counts[name], _rows(found, name)) * side.value_bytes for name, side in found.sides.items())
+
+    def working(n: int) -> int:
+        return max(passing + waiting(n), COPIES * waiting(n))
+
+    what = f"for a batch, and a shard that fills or is written ({COPIES} times its features)"
     return Formula(
         (
-            once("held, with the model", found.held_bytes),
-            once(what, max(passing, writing)),
+            once("held, with the model", held),
+            Term(what, f"up to {bytes_text(working(10**18))}", working, 1),
             Term("for the ids and digests of an example", "n", lambda n: n, labels),
         ),
         bytes_text,
     )
 
 
+def _rows(found: Measured, side: str) -> int:
+    """The examples of a whole shard."""
+    return _shards(found, side, 0).rows
+
+
 def label_bytes(passes: int) -> int:
     """Bytes of an example's id, digest and places in memory. passes: checkpoints times stores.
 
     >>> label_bytes(1), label_bytes(3)
-    (640, 1000)
+    (1000, 1440)
     """
     return LABELS + LABELS_MORE * (passes - 1)
 

@@ -107,9 +107,11 @@ def test_cpu_time_is_of_all_processes_and_memory_of_one():
     alone, two = (predict(measured(), [60], 3, hosts, "cpu", True).sizes[0] for hosts in (1, 2))
     each = 1 + 2 + (5 - 3) + 0 + 0.1 * (2 * 60 + 3 * 3)
     assert two.cpu_seconds - alone.cpu_seconds == pytest.approx(each)
-    assert two.memory_bytes == alone.memory_bytes == 10**6 + 5 * 6 * 48 + 60 * 820
+    assert two.memory_bytes == alone.memory_bytes == 10**6 + (1000 + 3 * 48) + 60 * 1220  # 3 queries, not a whole shard
+    many = predict(measured(), [60], 300, 1, "cpu", True).sizes[0]
+    assert many.memory_bytes == 10**6 + 5 * 6 * 48 + 60 * 1220
     large = predict(measured(pass_bytes=10**5), [60], 3, 1, "cpu", True).sizes[0]
-    assert large.memory_bytes == 10**6 + 10**5 + 6 * 48 + 60 * 820
+    assert large.memory_bytes == 10**6 + 10**5 + 3 * 48 + 60 * 1220
 
 
 def test_ranking_passes_all_rows_by_at_each_checkpoint():
@@ -154,7 +156,7 @@ def test_the_formulas_are_shown_with_their_numbers_and_all_goes_into_json():
         "2 n / 2 × 4 s to make and store a training example's features",
         "2 n × 0.1 s to read one",
         "1 MB held, with the model",
-        "n × 820 B for the ids and digests",
+        "n × 1.22 kB for the ids and digests",
         "2 n × (16 B and its labels)",
         "1,000,000,000",
         "disk is exact",
