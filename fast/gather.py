@@ -29,7 +29,9 @@ def gathered(model: Any) -> Any:
     cut = [module for module in modules if is_cut(module)]
     for module in cut:
         module.reshard()  # type: ignore[operator]
-    split = {id(p): p for module in modules for p in module._parameters.values() if p is not None and is_dtensor(p)}
+    split: dict[int, Any] = {
+        id(p): p for module in modules for p in module._parameters.values() if p is not None and is_dtensor(p)
+    }
     if not cut or any(sum(place.is_shard() for place in p.placements) > 1 for p in split.values()):
         return model  # nothing is cut, or also by tensor-parallelism, which hooks of another kind belong to
     memo: dict[int, Any] = {}

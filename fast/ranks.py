@@ -102,9 +102,10 @@ def joined() -> Share:
 def _join_torchrun() -> None:
     """Join torchrun's job under keys of this attempt: by default its store keeps what the attempt before wrote,
     and gloo would look for processes that have ended."""
-    store, rank, n = next(iter(dist.rendezvous("env://")))
+    torch_dist: Any = dist  # which does not list what it gives
+    store, rank, n = next(iter(torch_dist.rendezvous("env://")))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    dist.init_process_group("gloo", store=dist.PrefixStore(f"sdi-{attempt}", store), rank=rank, world_size=n)
+    dist.init_process_group("gloo", store=torch_dist.PrefixStore(f"sdi-{attempt}", store), rank=rank, world_size=n)
 
 
 @contextmanager

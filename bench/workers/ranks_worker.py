@@ -17,6 +17,8 @@ from sdi.fast import token_cross_entropy
 from ..work.cases import Case
 from .serve import serve
 
+BATCHES = 4  # of a group, which is a shard of the store
+
 
 class Worker:
     def open(self, case: dict[str, Any], threads: int, train: int, query: int) -> dict[str, Any]:
@@ -52,7 +54,7 @@ class Worker:
             store=store,
             m=self.case.m,
             spread=False,
-            shard=self.case.examples,
+            shard=BATCHES * self.case.examples,
         )
         found = {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
         result.save(Path(save))

@@ -69,10 +69,12 @@ def score(
     info = {**info, "notes": [*info.get("notes", []), *notes, *doubts(store.sketch, bars)]}
     if "settings" in info:
         info["settings"] = {**info["settings"], "stderr": bars}
-    arrays = ([getattr(part, name) for part in parts] for name in ("main", "outside", "stderr", "total_stderr"))
+    main, outside, errors, total_errors = (
+        [getattr(part, name) for part in parts] for name in ("main", "outside", "stderr", "total_stderr")
+    )
     taus = [part.tau if mode == "train" else query.tau for part, query in zip(parts, queries, strict=True)]
     losses = [query.losses for query in queries]
-    return make_result(checkpoints, train_ids, query_ids, mode, *arrays, taus, losses, info)
+    return make_result(checkpoints, train_ids, query_ids, mode, main, outside, errors, total_errors, taus, losses, info)
 
 
 def _by_shard(store: Store, checkpoint: Checkpoint, ids: Sequence[str]) -> list[tuple[Int[Array, "b"], list[str]]]:
@@ -108,8 +110,8 @@ def _scored(
         case _:
             main = scores.tracin(train, weighted)
             outside = np.zeros_like(main)
-    errors = [_stderr(store, train, query, eta, one, bars) for one in (mode, "tracin")]
-    return Scored(at, main, outside, *errors, train.tau, _reached(train))
+    error, total_error = (_stderr(store, train, query, eta, one, bars) for one in (mode, "tracin"))
+    return Scored(at, main, outside, error, total_error, train.tau, _reached(train))
 
 
 def _joined(parts: Sequence[Scored]) -> Scored:

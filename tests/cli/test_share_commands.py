@@ -16,8 +16,8 @@ from sdi.cli import app
 __all__ = ["made", "project"]
 KILLED_ONCE = """
 def query():
-    mark = Path(__file__).with_name("killed")
-    if os.environ["RANK"] == "1" and (made := list(Path(__file__).parent.rglob("shard-*.json"))) and not mark.exists():
+    mark, made = Path(__file__).with_name("killed"), list(Path(__file__).parent.rglob("shard-*.json"))
+    if os.environ.get("RANK") == "1" and made and not mark.exists():
         mark.write_text(str(len(made)))
         os.kill(os.getpid(), 9)
     yield from batches("q", 3, 2)

@@ -99,7 +99,7 @@ def test_a_new_checkpoint_is_the_only_one_to_be_made(filled: World) -> None:
     with featurized() as calls:
         result = filled.attribute(store=filled.store)
     assert len(flat(calls)) == 10
-    assert_same_result(result, filled.attribute(shard=3))
+    assert_same_result(result, filled.attribute(shard=3), rtol=1e-12)  # of which the new one has larger shards
 
 
 @pytest.mark.slow
