@@ -266,9 +266,8 @@ class Store:
         checkpoint: a checkpoint's key. side: "train" or "query".
         """
         part = encoded(features, self.dtype, self.shard_path(checkpoint, side, 0), (checkpoint, side))
-        values, outside = (
-            decoded(part, name, slice(None), self.blocks) if name in part else None for name in ("values", "outside")
-        )
+        values = decoded(part, "values", slice(None), self.blocks)
+        outside = decoded(part, "outside", slice(None), self.blocks) if "outside" in part else None
         return replace(features, values=values, outside=outside)
 
     def open_shard(self, shard: Path) -> dict[str, np.ndarray]:
