@@ -21,6 +21,7 @@ PAGES = (
     "language-models",
     "retraining",
     "objects",
+    "retrieval",
     "store",
     "new-sketch",
 )
