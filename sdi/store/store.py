@@ -45,7 +45,7 @@ from sdi.store.share import Share
 from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
 
 OF_RUNS = ("run.toml", "run.json", "result.safetensors", "report.html")
-PARTS = tuple(name + PART for name in ("manifest.json", *OF_RUNS))
+PARTS = tuple(name + PART for name in ("manifest.json", "index.safetensors", *OF_RUNS))
 OURS = (LOCK, *OF_RUNS, *PARTS)  # what may stand in a folder before it is a store, with what is OF_PARTS
 OF_PARTS = re.compile(rf"{PART_LOCK.pattern}|manifest\.json-\d+-of-\d+\{PART}")  # of processes that fill it together
 SIDE = re.compile(r"[^/]*-[0-9a-f]{8}(/(train|query))?")
