@@ -126,7 +126,7 @@ def _record(work: ByteWork, points: Sequence[Point]) -> Record:
     figures |= {f"rounding m={p.m} {p.dtype}": [p.rounding] for p in points}
     return Record(
         kind="bytes",
-        settings={"model": work.case.says, "sketches": work.seeds, "seed": work.case.seed},
+        settings={"model": work.case.says.rpartition(", m=")[0], "sketches": work.seeds, "seed": work.case.seed},
         figures=figures,
         tables=[Table("What a byte of an example and step buys", columns, rows)],
         charts=[Chart("What a byte buys", "bytes per example and step", "relative SDI error", lines)],

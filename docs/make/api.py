@@ -22,6 +22,7 @@ PAGES = (
     "language-models",
     "retraining",
     "objects",
+    "retrieval",
     "store",
     "new-sketch",
 )

@@ -41,7 +41,8 @@ from ..machinery.scored_runs import MODES, SHAPES, Run, Score, make_run
 from ..machinery.statement import Verdict, statement
 
 Array = np.ndarray
-HALF, BYTE = np.dtype(np.float16), np.dtype(np.int8)
+HALF: np.dtype[Any] = np.dtype(np.float16)
+BYTE: np.dtype[Any] = np.dtype(np.int8)
 
 
 def _squares(of: Features, x: Array) -> Array:

@@ -37,7 +37,12 @@ KEYS = {"sha256", "version", "kind", "of"}
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """A search structure with what it is of; what `build_index` returns."""
+    """A search structure with what it is of; what `build_index` returns.
+
+    >>> index = Index("exact", {"vectors": np.ones((2, 3), np.float32)}, np.zeros((2, 1, 16), np.uint8), {})
+    >>> len(index), index.nbytes
+    (2, 24)
+    """
 
     kind: str  # "exact" or "compressed"
     arrays: Mapping[str, Array]  # of the structure

@@ -120,7 +120,7 @@ class Retriever:
 
     def _first(self, keys: Float[Array, "c"], ids: Sequence[str], k: int) -> list[str]:
         """The ids of the k largest keys that are not -inf; among equals, in the order of a result."""
-        order: Int[Array, "c"] = np.lexsort(([self.rank[i] for i in ids], -keys))
+        order: Int[Array, "c"] = np.lexsort((np.array([self.rank[i] for i in ids]), -keys))
         return [ids[n] for n in order[:k] if keys[n] > -np.inf]
 
 

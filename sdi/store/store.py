@@ -46,7 +46,7 @@ from sdi.store.share import Share
 from sdi.store.sidecar import Owner, check_shard, read_sidecar, sidecar_text
 
 OF_RUNS = ("run.toml", "run.json", "result.safetensors", "report.html")
-PARTS = tuple(name + PART for name in ("manifest.json", *OF_RUNS))
+PARTS = tuple(name + PART for name in ("manifest.json", "index.safetensors", *OF_RUNS))
 OURS = (LOCK, *OF_RUNS, *PARTS)  # what may stand in a folder before it is a store, with what is OF_PARTS
 OF_PARTS = re.compile(rf"{PART_LOCK.pattern}|manifest\.json-\d+-of-\d+\{PART}")  # of processes that fill it together
 SIDE = re.compile(r"[^/]*-[0-9a-f]{8}(/(train|query))?")
@@ -276,9 +276,8 @@ class Store:
         checkpoint: a checkpoint's key. side: "train" or "query".
         """
         part = encoded(features, self.dtype, self.shard_path(checkpoint, side, 0), (checkpoint, side))
-        values, outside = (
-            decoded(part, name, slice(None), self.blocks) if name in part else None for name in ("values", "outside")
-        )
+        values = decoded(part, "values", slice(None), self.blocks)
+        outside = decoded(part, "outside", slice(None), self.blocks) if "outside" in part else None
         return replace(features, values=values, outside=outside)
 
     def open_shard(self, shard: Path) -> dict[str, np.ndarray]:

@@ -40,6 +40,7 @@ def test_the_queries_keep_their_products_with_real_examples() -> None:
     np.testing.assert_allclose(np.linalg.norm(made.phi, axis=-1), np.linalg.norm(phi @ kept, axis=-1), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_small_measurement_is_whole_and_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     falling = 2.0 ** -np.arange(40)

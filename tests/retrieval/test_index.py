@@ -68,7 +68,14 @@ def agree(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"by": "absolute"}, {"steps": slice(2, 3)}, {"steps": 4, "k": 3}, {"each_step": True}, {"stderr": "bound"}],
+    [
+        {},
+        {"by": "absolute"},
+        {"steps": slice(2, 3)},
+        {"steps": 4, "k": 3},
+        {"stderr": "bound"},
+        pytest.param({"each_step": True}, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_one_index_answers_every_range_of_steps_as_the_scan_does(store: Store, options: Any) -> None:
