@@ -106,7 +106,7 @@ def _watched(placed: Placed, factors: dict[str, Factors]) -> Iterator[None]:
         def called(module: nn.Module, args: Any, kwargs: Any, output: Tensor) -> None:
             a = args[0] if args else kwargs["input"]
             if output.requires_grad:
-                output.register_hook(lambda delta: factors[name].add(a, delta))
+                output.register_hook(lambda delta: factors[name].add(a, delta))  # type: ignore[no-untyped-call]
 
         return called
 

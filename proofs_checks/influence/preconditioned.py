@@ -29,7 +29,7 @@ PLACES = ("fast.training", "fast.training.along")
 
 
 @cache  # one truth for all claims
-def _whole_in_one_slot(precondition: str, checkpoints: int | None) -> np.ndarray:
+def _whole_in_one_slot(precondition: str | None, m: int | None, checkpoints: int | None) -> np.ndarray:
     """The same score with the whole gradient, by a pass of its own, in the place of all steps."""
     run = small_run("clipped Adam")
     right = room("fast.training").query_gradients
@@ -44,7 +44,7 @@ def _whole_in_one_slot(precondition: str, checkpoints: int | None) -> np.ndarray
         patch.object(room(PLACES[0]), "query_gradients", one_slot),
         patch.object(room(PLACES[1]), "query_gradients", one_slot),
     ):
-        result = along_training(run, [small_query()], precondition=precondition, checkpoints=checkpoints)
+        result = along_training(run, [small_query()], precondition=precondition, m=m, checkpoints=checkpoints)
     return np.asarray(result.tracin.values)
 
 
@@ -114,7 +114,7 @@ def _cases(claim: Claim, thorough: bool) -> Iterator[tuple[bool, str]]:
     for way, checkpoints in product(ways, (2, None)):
         options: dict[str, Any] = {**way, "checkpoints": checkpoints}
         total = claim(run, [small_query()], **options).tracin.values
-        whole = _whole_in_one_slot(precondition, checkpoints)
+        whole = _whole_in_one_slot(way["precondition"], way.get("m"), checkpoints)
         off = float(np.abs(total - whole).max() / np.abs(whole).max())
         yield off < 1e-10, f"{options}: steps miss the whole by {off:.2g}"
 

@@ -8,6 +8,7 @@ from rich.markup import escape
 from sdi.cli.tables import plain_table
 from sdi.printable import printable
 from sdi.run.inspect import Inspection
+from sdi.units import bytes_text, seconds_text
 
 
 def show_inspection(console: Console, found: Inspection) -> None:

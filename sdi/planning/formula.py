@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 
 class Term(NamedTuple):
-    """`count` things, each of which takes `each`. says: the count as text, in n, the number of training examples."""
+    """`times` things, each of which takes `each`. says: the count as text, in n, the number of training examples."""
 
     what: str
     says: str
-    count: Callable[[int], float]
+    times: Callable[[int], float]
     each: float
 
     def value(self, n: int) -> float:
-        return self.count(n) * self.each
+        return self.times(n) * self.each
 
 
 class Formula(NamedTuple):

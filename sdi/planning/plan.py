@@ -110,7 +110,8 @@ def plan(
         if settings.spread and known is None:
             progress("measuring how to spread the sketch")
             moved = _Moved(train, partial(place, device=asked)) if move else train
-            widths, pilot = timed(partial(pilot_widths, job, points, moved, settings.m))
+            m: Any = settings.m  # one number, where the sketch is spread
+            widths, pilot = timed(partial(pilot_widths, job, points, moved, m))
         progress(f"loading {points[0].path.name}")
         model, loading = timed(partial(points[0].load_into, model, backend))
         seeds = sketch_seeds(settings)

@@ -73,7 +73,7 @@ def _shards(found: Measured, side: str, n: int) -> Shards:
 def _busiest(found: Measured, side: str, n: int, hosts: int) -> int:
     """The examples that the busiest of the processes makes: shards are dealt out in turn, whole."""
     passes, shards = len(found.keys) * found.settings.repeats, _shards(found, side, n)
-    return min(passes * n, shards.rows * ceil(passes * shards.count / hosts))
+    return min(passes * n, shards.rows * ceil(passes * shards.number / hosts))
 
 
 def _seconds(found: Measured, queries: int, shared_by: int, kind: str, hosts: int) -> Formula:

@@ -31,7 +31,7 @@ class Shards(NamedTuple):
     rest: int
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         return self.whole + (self.rest > 0)
 
 
@@ -67,7 +67,7 @@ def side_bytes(
     files = shards.whole * file_bytes(arrays, shards.rows) + (file_bytes(arrays, shards.rest) if shards.rest else 0)
     n = shards.whole * shards.rows + shards.rest
     labels = ids + n * (DIGEST + 2 + len(str(tau)))  # a line each, in three lists
-    return files + labels + 3 * LINE * n + _frames(shards.count, place)
+    return files + labels + 3 * LINE * n + _frames(shards.number, place)
 
 
 def _frames(count: int, place: str) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -68,12 +68,12 @@ def collected(model: Any, data: Example, only: set[str] | None) -> Tensor:
     processor = importlib.import_module("bergson").GradientProcessor(include_bias=True)
     rows = []
     for i in range(0, len(data[0]), AT_ONCE):
-        some = tuple(x[i : i + AT_ONCE] for x in data)
+        some = cast(Example, tuple(x[i : i + AT_ONCE] for x in data))
         collector = collectors.StreamingGradientCollector(
             model=model, target_modules=only, dtype=torch.float64, processor=processor
         )
         with collector.with_batch(None):
-            losses(model, some).sum().backward()
+            torch.autograd.backward(losses(model, some).sum())
         of: dict[str, Tensor] = {}
         for name, g in collector.mod_grads.items():
             of[tied(name)] = of.get(tied(name), torch.zeros_like(g)) + g

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sdi.bench.workers.environment import DATTRI, Environment
+from sdi.backends import room
 from sdi.files import write_whole
 from sdi.retraining.training_run import TrainingRun
 
@@ -23,7 +23,9 @@ from ...base import make_folder, write_json
 from ..settings import Settings
 from .run_on_disk import on_disk
 
-BERGSON = Environment(
+ENVIRONMENTS = room("bench.workers.environment")
+DATTRI = ENVIRONMENTS.DATTRI
+BERGSON = ENVIRONMENTS.Environment(
     "bergson==2.5.1",
     (
         "accelerate==1.15.0", "datasets==5.2.0", "dill==0.4.1", "docstring-parser==0.18.0", "graphviz==0.21",
@@ -32,7 +34,7 @@ BERGSON = Environment(
         "xxhash==4.1.0",
     ),
 )  # fmt: skip
-PEERS: dict[str, Environment] = {
+PEERS: dict[str, Any] = {  # environments that they run in
     **dict.fromkeys(
         (
             "dattri TracIn", "dattri TracIn, normalised", "dattri TRAK", "dattri influence, CG",
