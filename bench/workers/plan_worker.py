@@ -93,7 +93,9 @@ class Worker:
 
             def __call__(self, batch: Any, ids: Sequence[str] = ()) -> sdi.Features:
                 tau = np.ones(len(ids), dtype=np.int64)
-                return sdi.Features(np.ones((len(ids), 1), np.float32), tau, sketch.blocks, sketch.label, None, tuple(ids))
+                return sdi.Features(
+                    np.ones((len(ids), 1), np.float32), tau, sketch.blocks, sketch.label, None, tuple(ids)
+                )
 
         nothing: Any = SimpleNamespace(
             Featurizer=Ones, weights_kept=lambda model: nullcontext(), with_weights=lambda model, weights: model

@@ -25,26 +25,33 @@ from .report import report
 from .settings import Study
 
 Say = Callable[[str], None]
+HORIZON_SEEDS = 2  # whose smooth horizons are measured
 
 
 def run_experiment(
-    folder: Path, study: Study, seeds: Sequence[int], say: Say = lambda words: None, command: str = ""
+    folder: Path,
+    study: Study,
+    seeds: Sequence[int],
+    say: Say = lambda words: None,
+    command: str = "",
+    peers: bool = False,
 ) -> dict[str, Any]:
     """Carry out a study and write its report. Returns what summary.json holds.
 
     folder: where everything is kept; a stopped run goes on from it. study: what is asked. seeds: of the models.
     say: called with lines of progress. command: the command line, for the report.
+    peers: also judge whole-loss scores of dattri and bergson, which are installed in environments of their own.
     """
     check_seeds(seeds)
     make_folder(folder)
     with one_thread():
-        tasks = [judge_task(folder / settings.task, settings, seeds, say) for settings in study.tasks]
+        tasks = [judge_task(folder / settings.task, settings, seeds, say, peers) for settings in study.tasks]
         removed = [
             remove_strings(folder / settings.task, settings, seeds, judged["window"], say)
             for settings, judged in zip(study.tasks, tasks, strict=True)
             if settings.task == "parity"
         ]
-        horizons = smooth_horizons(folder / "horizons", study.variants, seeds, say)
+        horizons = smooth_horizons(folder / "horizons", study.variants, seeds[:HORIZON_SEEDS], say)
         continued = study.continued and continue_pretrained(folder / "continued", study.continued, say)
     summary = {
         "command": command,

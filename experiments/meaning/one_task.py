@@ -9,6 +9,7 @@ FOLDER/judgement.json
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from sdi.retraining.training_run import TrainingRun
 
 from ..base import kept, make_folder
 from .noise import noise_of_retraining
+from .peers import peer_scores
 from .settings import Settings
 from .tasks import task_of
 from .training import accuracy, training_run
@@ -43,10 +45,13 @@ CHEAP: dict[str, dict[str, Any]] = {  # arguments of along_training; "few": thos
 DERIVATIVE = "through training"
 
 
-def judge_task(folder: Path, settings: Settings, seeds: Sequence[int], say: Callable[[str], None]) -> dict[str, Any]:
+def judge_task(
+    folder: Path, settings: Settings, seeds: Sequence[int], say: Callable[[str], None], peers: bool = False
+) -> dict[str, Any]:
     """Train all seeds, score, retrain, judge. Returns what the report says of this task, as plain values.
 
     folder: where everything is kept. settings, seeds: of the models. say: called with lines of progress.
+    peers: also judge whole-loss scores of other libraries.
     """
     make_folder(folder)
     runs = [training_run(settings, seed) for seed in seeds]
@@ -68,11 +73,13 @@ def judge_task(folder: Path, settings: Settings, seeds: Sequence[int], say: Call
         for name, result in made.items():
             scores[name].append(result)
         each.append({"seed": seed, "horizon": horizon, **_seed_figures(settings, run, seed, window, place, made, tell)})
-    of = {"settings": settings.to_dict(), "seeds": list(seeds), "scores": list(scores), "window": window}
+    others, failed = _peers(runs, settings, places, each, say) if peers else ({}, {})
+    every: dict[str, Any] = {**scores, **others}
+    of = {"settings": settings.to_dict(), "seeds": list(seeds), "scores": list(every), "window": window}
 
     def judged() -> dict[str, Any]:
         found = judge(
-            runs, task_of(settings).queries(settings), scores, groups=settings.groups, share=settings.share,
+            runs, task_of(settings).queries(settings), every, groups=settings.groups, share=settings.share,
             window=window, together=True, qld=settings.qld, folder=folder / "runs",
             progress=_telling(say, f"{settings.task}, judging"),
         )  # fmt: skip
@@ -85,8 +92,31 @@ def judge_task(folder: Path, settings: Settings, seeds: Sequence[int], say: Call
         "window": window,
         "smooth": smooth > 0,
         "seeds": each,
+        "failed": failed,
         "judgement": kept(folder / "judgement.json", of, judged),
     }
+
+
+def _peers(
+    runs: Sequence[TrainingRun],
+    settings: Settings,
+    places: Sequence[Path],
+    each: list[dict[str, Any]],
+    say: Callable[[str], None],
+) -> tuple[dict[str, list[Path]], dict[str, str]]:
+    """Files of other libraries' scores, by name, one for each seed; and why others failed. Costs go to `each`."""
+    made, errors = [], {}
+    for run, place, seed in zip(runs, places, each, strict=True):
+        files = peer_scores(run, settings, place / "peers", place.parent / "runs", say)
+        made.append(files)
+        training = seed["costs"][DERIVATIVE]["training"]
+        for record in sorted((place / "peers").glob("*.json")):
+            said = json.loads(record.read_text(encoding="utf-8"))
+            if "error" in said:
+                errors[said["name"]] = said["error"]
+            elif "seconds" in said:
+                seed["costs"][said["name"]] = {"multiple": said["seconds"] / training}
+    return {name: [files[name] for files in made] for name in made[0] if all(name in f for f in made)}, errors
 
 
 def derivative_of(folder: Path, seed: int) -> Result:

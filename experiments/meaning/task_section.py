@@ -22,7 +22,7 @@ def task_section(task: dict[str, Any]) -> str:
     """A table of scores, the verdict, the seeds, and a picture."""
     s, judged = task["settings"], task["judgement"]
     steps = len(next(iter(judged["scores"].values()))["steps"]["value"])
-    rows = [[name, *_row(of, task["seeds"], name)] for name, of in judged["scores"].items()]
+    rows = [[name, *_row(of, task["seeds"], name, steps)] for name, of in judged["scores"].items()]
     rows.append(["effects / noise of retraining", "", "", *(_times(x) for x in stands_out(task)), ""])
     heads = ("score", "cost", "whole loss: LDS", *(f"step {t}" for t in range(1, steps + 1)), "QLD")
     parts = [
@@ -35,6 +35,7 @@ def task_section(task: dict[str, Any]) -> str:
         _seeds(task),
         _smoothness(judged),
         *(f"- {note}\n" for note in judged["notes"]),
+        *(f"- {name} could not be run: {error}\n" for name, error in task["failed"].items()),
         f"![cost against step-swap LDS, {s['task']}](figure-{s['task']}.png)\n",
     ]  # fmt: skip
     return "\n".join(parts)
@@ -58,13 +59,13 @@ def seeds_text(task: dict[str, Any]) -> str:
     return f"{count} seed" + "s" * (count != 1)
 
 
-def _row(judged: dict[str, Any], seeds: list[dict[str, Any]], name: str) -> list[str]:
+def _row(judged: dict[str, Any], seeds: list[dict[str, Any]], name: str, count: int) -> list[str]:
     cost = [seed["costs"][name]["multiple"] for seed in seeds if name in seed["costs"]]
     steps, qld = judged["steps"], judged["qld"]
     return [
         f"{np.mean(cost):.3g}x" if cost else "",
         _text(judged["lds"], 0),
-        *(_short(x) for x in (steps["value"] if steps else [])),
+        *([_short(x) for x in steps["value"]] if steps else [""] * count),
         "" if qld is None else f"{qld['value'][0]:+.2g} ({qld['low'][0]:+.2g} to {qld['high'][0]:+.2g})",
     ]
 

@@ -72,10 +72,14 @@ def meaning(
         str, typer.Option(help="small (all tasks); parity, sudoku or language (one); or smoke.")
     ] = "small",
     seeds: Seeds = "0,1,2",
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Judge scores of dattri and bergson, too, which are installed apart.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Does a step's number predict retraining? Three small tasks, several scores, and groups left out for real."""
-    carry_out("meaning", folder, config, seeds, json)
+    more: dict[str, Any] = {"peers": True} if peers else {}
+    carry_out("meaning", folder, config, seeds, json, " --peers" * peers, **more)
 
 
 def carry_out(
@@ -86,11 +90,12 @@ def carry_out(
     json: bool,
     given: str = "",
     data: Callable[[Any], Any] | None = None,
+    **options: Any,
 ) -> None:
     """Run the experiment `name` and say where its summary is.
 
     folder, config, seeds, json: as on the command line. given: further options, for the report. data: reads what the
-    experiment is run on, given its room, before anything else is done.
+    experiment is run on, given its room, before anything else is done. options: of `run_experiment`.
     """
     with exit_codes(json, stopped="the same command goes on where it was"):
         experiment = room(f"experiments.{name}")
@@ -98,7 +103,7 @@ def carry_out(
         more = () if data is None else (data(experiment),)
         command = f"sdi experiment {name} {folder.name} --config {config} --seeds {seeds}{given}"
         with status(quiet=json) as tell:
-            summary = experiment.run_experiment(folder, settings, numbers, tell, command, *more)
+            summary = experiment.run_experiment(folder, settings, numbers, tell, command, *more, **options)
     print(jsonlib.dumps(summary) if json else f"{folder / 'README.md'}: the summary; figures and numbers beside it")
 
 
