@@ -37,12 +37,12 @@ class Plan:
 
     sizes: tuple[PlannedSize, ...]  # one for each number of training examples
     formulas: dict[str, str]  # of each amount, with n for the number of training examples
-    assumptions: tuple[str, ...]
+    assumptions: tuple[str, ...]  # that the formulas rest on, as sentences
     exact: bool  # whether disk_bytes is exact if what is assumed of ids and steps holds
     device: str  # that was asked for
     timed_on: str  # the device of the model when batches were timed
     hosts: int  # processes that share the work
-    checkpoints: int
+    checkpoints: int  # of the model that features are made at
     repeats: int  # sketches, each with a store
     queries: int
     numbers: int  # kept for an example and step
