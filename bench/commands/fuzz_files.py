@@ -137,13 +137,14 @@ def _files(run: Path) -> list[Path]:
     return sorted(p for p in run.rglob("*") if p.is_file())
 
 
-def _one(run: Path, rng: np.random.Generator) -> Path:
-    files = _files(run)
+def _one(run: Path, rng: np.random.Generator, empty: bool = True) -> Path:
+    """One of a run's files. empty: it may be one that holds nothing, as a lock that nobody has."""
+    files = [path for path in _files(run) if empty or path.stat().st_size]
     return files[int(rng.integers(len(files)))]
 
 
 def flip(folder: Path, rng: np.random.Generator) -> str:
-    path = _one(folder / "a", rng)
+    path = _one(folder / "a", rng, empty=False)
     content = bytearray(path.read_bytes())
     for bit in rng.integers(8 * len(content), size=int(rng.integers(1, 4))):
         content[bit // 8] ^= 1 << int(bit % 8)
@@ -152,7 +153,7 @@ def flip(folder: Path, rng: np.random.Generator) -> str:
 
 
 def cut(folder: Path, rng: np.random.Generator) -> str:
-    path = _one(folder / "a", rng)
+    path = _one(folder / "a", rng, empty=False)
     content = path.read_bytes()
     path.write_bytes(content[: int(rng.integers(len(content)))])
     return f"truncated {path}"
@@ -165,7 +166,7 @@ def lengthen(folder: Path, rng: np.random.Generator) -> str:
 
 
 def overwrite(folder: Path, rng: np.random.Generator) -> str:
-    path = _one(folder / "a", rng)
+    path = _one(folder / "a", rng, empty=False)
     content = bytearray(path.read_bytes())
     start = int(rng.integers(len(content)))
     part = rng.bytes(16) if rng.integers(2) else rng.choice(list(b'{}[]",:0129.e-+ntf'), 4).astype(np.uint8).tobytes()

@@ -12,6 +12,8 @@ import numpy as np
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.sketch.sketch_map import Block, SketchMap
 from sdi.store.features import Features
+from sdi.store.share import Share
+from sdi.store.store import Row
 
 Array = np.ndarray
 Score = Callable[..., Any]
@@ -40,6 +42,13 @@ class Run:
     def read(self, checkpoint: str, side: str, ids: Sequence[str]) -> Features:
         found = self.features[checkpoint, side]
         return found if self.mode in (side, "matrix") else _summed(found)
+
+    def look(self, places: Sequence[tuple[str, str]], share: Share) -> None:
+        """There is one process."""
+
+    def rows(self, checkpoint: str, side: str) -> dict[str, Row]:
+        """All in one shard."""
+        return {i: Row(Path("shard"), k, "", 0) for k, i in enumerate(self.features[checkpoint, side].ids)}
 
     def bars(self, stderr: str) -> str:
         return "bound" if stderr == "auto" else stderr

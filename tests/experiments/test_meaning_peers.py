@@ -17,7 +17,7 @@ from sdi.experiments.meaning.peers.run_on_disk import PARTS, RunOnDisk, logits_o
 from sdi.experiments.meaning.tasks import task_of
 from sdi.experiments.meaning.training import training_run
 
-SETTINGS = replace(configuration("smoke"), updates=6, window=4, checkpoints=2)
+SETTINGS = replace(configuration("smoke").tasks[0], updates=6, window=4, checkpoints=2)
 
 
 @pytest.fixture(scope="module")
