@@ -42,11 +42,11 @@ class Settings(ExperimentSettings):
 class Continued(ExperimentSettings):
     """The shipped parity model, trained on for a few updates, asked about strings with and without a period."""
 
-    updates: int = 32  # Adam's first ones follow the signs of gradients alone, and are not smooth
-    window: int = 8  # last updates
-    batch: int = 64
+    updates: int = 24  # Adam's first ones follow the signs of gradients alone, and are not smooth
+    window: int = 4  # last updates
+    batch: int = 16
     lengths: int = 4  # in a batch
-    bits: int = 40  # of the probes
+    bits: int = 24  # of the probes
     rate: float = 1e-5
 
 

@@ -72,7 +72,11 @@ def test_no_file_of_the_core_names_a_room_in_an_import(path):
 
 @pytest.mark.parametrize("path", sources("reference") + sources("proofs_checks"), ids=lambda path: path.name)
 def test_the_reference_and_the_proofs_do_not_import_torch(path):
-    if path.name in ("fast_agrees.py", "preconditioned.py", "through_training.py"):  # the statements about the fast backend
+    if path.name in (
+        "fast_agrees.py",
+        "preconditioned.py",
+        "through_training.py",
+    ):  # the statements about the fast backend
         return
     assert not [name for name in imported(path.read_text()) if name.split(".")[0] == "torch"]
 

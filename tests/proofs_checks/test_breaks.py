@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import sdi.proofs_checks as proofs
 from sdi.fast.sketching import compiled as native
+from sdi.proofs_checks.backends import fast_agrees
 from sdi.proofs_checks.backends.fast_agrees import kernels
 from sdi.proofs_checks.backends.kernels_agree import jobs
 from sdi.proofs_checks.independence import drawn as independence_drawn
@@ -21,6 +23,13 @@ pytestmark = pytest.mark.slow
 
 
 needs_compiled = pytest.mark.skipif(native.library() is None, reason="the compiled kernels were not built")
+
+
+@pytest.fixture(autouse=True)
+def no_broken_truths() -> Iterator[None]:
+    """What the reference answered with something broken is not kept for other tests."""
+    yield
+    fast_agrees._truths.cache_clear()
 
 
 def rejected(name: str) -> None:

@@ -99,7 +99,9 @@ def test_rankings_streamed_by_several_processes_are_those_of_one(
 
     alone = ranked(Share())
     assert on_threads(n, ranked) == [alone] * n
-    monkeypatch.setattr(streaming.Question, "answer", lambda *given: given[3])  # the ids; only the first process opens more
+    monkeypatch.setattr(
+        streaming.Question, "answer", lambda *given: given[3]
+    )  # the ids; only the first process opens more
     alone = ranked(Share())
     with opened_by() as opened:
         assert on_threads(n, ranked) == [alone] * n

@@ -7,6 +7,7 @@ alpha = 1e-3 / (number of scores). Scores of one seed share a sketch and may be 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from sdi.run.attribute import average
 from sdi.run.choose_m import relative_error
 from sdi.scores.standard_error import Z95, sizes
 from sdi.sketch.bounds import worst_case
+from sdi.store.store import Row
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +50,13 @@ class InMemory:
 
     def bars(self, stderr: str) -> str:
         return "bound" if stderr == "auto" else stderr
+
+    def look(self, places: Any, share: Any) -> None:
+        """There is one process."""
+
+    def rows(self, checkpoint: str, side: str) -> dict[str, Row]:
+        """All in one shard."""
+        return {i: Row(Path("shard"), k, "", 0) for k, i in enumerate(self.features[checkpoint, side].ids)}
 
     def read(self, checkpoint: str, side: str, ids: Any) -> Features:
         f = self.features[checkpoint, side]

@@ -191,7 +191,7 @@ def test_a_folder_that_is_no_store_is_refused_and_untouched(world: World) -> Non
         {"query": []},
         {"query": [*TRAIN[:1], *TRAIN[:1]]},
         {"mode": "both"},
-        {"dtype": "int8"},
+        {"dtype": "int4"},
         {"audit": "never"},
         {"family": "other"},
         {"loop": Loop("nothing", "inject")},
