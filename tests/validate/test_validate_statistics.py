@@ -114,7 +114,8 @@ def test_draws_that_judge_have_not_been_seen():
     assert trials.JUDGE + most <= SEEDS
     t = trials.trial(Subject(Good, "<Good>", draws=100), (8, 6), 16)
     assert {p.kind for p in t.pairs} == set(KINDS)
-    assert not {tuple(row) for row in t.seen} & {tuple(row) for row in t.fresh}
+    assert all(not set(t.seen[:, i]) & set(fresh) for i, fresh in t.fresh.items() if np.ptp(fresh) > 0)
+    assert {*t.biased, *t.varying} == set(t.fresh)
 
 
 @pytest.mark.usefixtures("few_other_sizes")

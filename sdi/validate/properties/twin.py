@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
-from sdi.validate.properties.nonfinite import BAD, passed_on
+from sdi.validate.properties.linear import parts
+from sdi.validate.properties.nonfinite import BAD, outer_tries, passed_on
 from sdi.validate.show_case import at
 from sdi.validate.sketch_under_test import LARGE, Subject
 
@@ -53,8 +54,13 @@ def _tries(subject: Subject) -> Iterator[Try]:
             for bad in BAD:
                 G = rng.standard_normal((3, *sketch.shape)).astype(dtype)
                 yield passed_on(lambda x, made=made: made.apply(torch.from_numpy(x)), (G,), 1, bad), at(sketch)
+            G = np.stack(list(parts(rng.standard_normal(sketch.shape)).values())).astype(dtype)
+            how = f"apply of arrays of special kinds in {dtype}"
+            yield _same(made.apply, sketch.apply, (G,), dtype, how), at(sketch)
             if len(sketch.shape) != 2:
                 continue
+            if hasattr(made, "apply_outer"):
+                yield from outer_tries(lambda u, v, made=made: _torch(made.apply_outer, u, v), sketch, rng, dtype)
             for n, tokens in ((2, 3),) if large else TOKENS:
                 u, v = (rng.standard_normal((n, tokens, d)).astype(dtype) for d in sketch.shape)
                 how = f"apply_outer of {n} examples with {tokens} tokens in {dtype}"
@@ -64,6 +70,12 @@ def _tries(subject: Subject) -> Iterator[Try]:
                     index = rng.integers(sketch.shape[0], size=(n, tokens))
                     how = f"apply_rows of {n} examples with {tokens} tokens in {dtype}"
                     yield _same(made.apply_rows, _rows(sketch), (index, v), dtype, how), at(sketch)
+
+
+def _torch(apply_outer: Callable[..., Any], *arrays: Array) -> Array:
+    import torch
+
+    return np.asarray(apply_outer(*(torch.from_numpy(x) for x in arrays)))
 
 
 def _rows(sketch: Any) -> Callable[[Array, Array], Array]:
