@@ -110,18 +110,14 @@ def sample(subject: Subject, shape: Shape, m: int, n: int) -> Sample:
 
 
 def _batches(n: int, shape: Shape, each: int, rng: np.random.Generator) -> Iterator[Float[Array, "arrays *shape"]]:
-    """n batches of the fixed arrays and `each` random ones of every kind: new ones, or BATCHES in turn if these fit."""
+    """n batches of the fixed arrays and `each` random ones of every kind: as many as may be remembered, in turn."""
     fixed = _fixed(shape, rng)
+    different = max(1, min(BATCHES, REMEMBERED // (len(SPREADS) * each * prod(shape))))
     kept: list[Array] = []
-    repeat = BATCHES * len(SPREADS) * each * prod(shape) <= REMEMBERED
     for k in range(n):
-        if repeat and k >= BATCHES:
-            yield kept[k % BATCHES]
-            continue
-        x = np.concatenate([fixed, _random(shape, each, rng)])
-        if repeat:
-            kept.append(x)
-        yield x
+        if k < different:
+            kept.append(np.concatenate([fixed, _random(shape, each, rng)]))
+        yield kept[k % different]
 
 
 def _fixed(shape: Shape, rng: np.random.Generator) -> Float[Array, "fixed *shape"]:

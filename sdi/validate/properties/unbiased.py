@@ -29,7 +29,11 @@ def unbiased(subject: Subject, alpha: float = ALPHA) -> Evidence:
     others = other_sizes(subject)
     pairs_at = searched(subject)
     each = alpha / (len(KINDS) * len(pairs_at) + len(FIXED) * len(others))
-    tests = [(shape, m, p, t) for shape, m in pairs_at for p, t in _tests(subject, shape, m, each)]
+    tests: list[tuple[Shape, int, Pair, MeanTest]] = []
+    for size in pairs_at:
+        tests += [(*size, p, t) for p, t in _tests(subject, *size, each)]
+        if any(t.rejected for *_, t in tests):
+            break
     asked = [test for test in tests if test[1] == subject.m]
     cases = sum(len(e.S) for e in exact) + len(tests) + len(FIXED) * len(others)
     seen = "".join(f"all {len(e.S)} draws of {e.shape} at m={e.m}; " for e in exact)

@@ -38,7 +38,11 @@ def within_bound(subject: Subject, alpha: float = ALPHA) -> Evidence:
     sizes = other_sizes(subject)
     pairs_at = searched(subject)
     each = alpha / (len(KINDS) * len(pairs_at) + (len(FIXED) + len(SPREADS)) * len(sizes))
-    tests = [(shape, m, *test) for shape, m in pairs_at for test in _tests(subject, shape, m, each)]
+    tests: list[tuple[Shape, int, Pair, VarianceTest, float]] = []
+    for size in pairs_at:
+        tests += [(*size, *test) for test in _tests(subject, *size, each)]
+        if any(t.rejected for _, _, _, t, _ in tests):
+            break
     cases = sum(len(e.S) for e in exact) + len(tests) + (len(FIXED) + len(SPREADS)) * len(sizes)
     bad = [test for test in tests if test[3].rejected]
     if bad:
