@@ -94,7 +94,8 @@ def parts(x: Array) -> dict[str, Array]:
         "its first half": half, "its first row": row, "its first column": column, "its last entry": corner,
         "what is above 0": np.maximum(x, 0), "whole numbers": np.floor(x), "equal entries": np.full_like(x, 0.7),
         "an array of rank one": one_rank, "what is small": np.where(np.abs(x) < 0.3, x, 0.0),
-        "its sorted entries": np.sort(x, axis=None).reshape(x.shape), "itself in float32": x.astype(np.float32).astype(np.float64),
+        "its sorted entries": np.sort(x, axis=None).reshape(x.shape),
+        "itself in float32": x.astype(np.float32).astype(np.float64),
     }  # fmt: skip
     if len(x.shape) == 2 and x.shape[0] == x.shape[1]:
         found |= {"its symmetric part": (x + x.T) / 2, "its diagonal": np.diag(np.diag(x)), "a triangle": np.tril(x)}

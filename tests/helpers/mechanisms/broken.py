@@ -1,4 +1,4 @@
-"""Broken sketches, one for each way in which a fault can hide: what is given, how often, how many, which size, which seed.
+"""Broken sketches, one for each way in which a fault can hide: what is given, how often, which size, which seed.
 
 Written after the checks were read, so that no rate of success follows from them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 from fourth_sceptic.base import Count, Dense, Tensor
@@ -169,7 +170,7 @@ class Tires(Count):
 class Forgets(Count):
     """64 draws are kept, and a sketch that is drawn anew later has other signs."""
 
-    drawn: dict = {}
+    drawn: ClassVar[dict] = {}
 
     @classmethod
     def signs(cls, shape, m, seed, name):
