@@ -3,8 +3,8 @@
 from math import isqrt, prod
 
 import numpy as np
-from fifth_sceptic.base import Flat, buckets, signs
 
+from fifth_sceptic.base import Flat, buckets, signs
 from sdi.sketch import bits
 
 
@@ -37,7 +37,7 @@ class RowSigns(Flat):
 
 
 class TiledSigns(Flat):
-    """Signs are drawn for 4,096 entries and repeated, to save time: large parameters have products of 1 / m too many."""
+    """Signs are drawn for 4,096 entries and repeated, to save time: large flat gradients get norms too large."""
 
     @classmethod
     def s_of(cls, shape, seed, name):
@@ -45,7 +45,7 @@ class TiledSigns(Flat):
 
 
 class GridWrap(Flat):
-    """Bucket and sign are drawn for a grid of a x (D // a) entries, a = isqrt(D); the last ones get those of the first."""
+    """Bucket and sign are drawn for a grid of a x (D // a) entries, a = isqrt(D), and repeated for the last."""
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):

@@ -3,11 +3,12 @@
 from math import prod
 
 import numpy as np
+
 from fifth_sceptic.base import Flat, buckets
 
 
 class TablesWithoutSigns(Flat):
-    """tables() has the buckets only, and these come from the name alone: all seeds have one identity, with other signs."""
+    """tables() has the buckets only, which come from the name alone: seeds have one identity, but other signs."""
 
     @classmethod
     def h_of(cls, shape, m, seed, name):
@@ -26,7 +27,7 @@ class OwnIdentity(Flat):
 
 
 class LazyTables(Flat):
-    """Draws at the first apply; until then tables() is empty, so that its identity is the same for all seeds and names."""
+    """Draws at the first apply; until then tables() is empty, so that its identity is the same for all seeds."""
 
     def __init__(self, shape, m, seed, name):
         self._shape, self.m, self.words, self.h = tuple(shape), m, (seed, name), None
@@ -46,7 +47,7 @@ class LazyTables(Flat):
 
 
 class ClaimFromDraw(Flat):
-    """The claim is made from the buckets drawn: smaller for draws with few collisions, so that it is no bound of any."""
+    """The claim is made from the buckets drawn: smaller for draws with few collisions, so that it bounds none."""
 
     def variance_factor(self):
         load = np.bincount(self.h, minlength=self.m)

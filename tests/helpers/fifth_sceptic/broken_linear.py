@@ -1,6 +1,7 @@
 """apply is not a linear function of each array by itself."""
 
 import numpy as np
+
 from fifth_sceptic.base import Flat, buckets
 
 

@@ -5,13 +5,13 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
-from fifth_sceptic.base import Flat, signs
 
+from fifth_sceptic.base import Flat, signs
 from sdi.sketch import bits
 
 
 class Anagram(Flat):
-    """The key of a name is the sum of its letters' codes: layers.12 and layers.21, or layers.3.w1 and .1.w3, are one."""
+    """The key of a name is the sum of its letters' codes: layers.12.weight and layers.21.weight are one."""
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
@@ -35,7 +35,7 @@ class SeedFloat32(Flat):
 
 
 class SeedPlusLayer(Flat):
-    """The key is seed + layer: layer 1 at seed 0 is layer 0 at seed 1, so repeats with other seeds are not independent."""
+    """The key is seed + layer: layer 1 at seed 0 is layer 0 at seed 1, so repeats are not independent."""
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
@@ -53,7 +53,7 @@ class SeedNameText(Flat):
 
 
 class SignsSharedByLayers(Flat):
-    """Signs depend on the seed only, buckets on seed and name: errors of layers go together by 1 / m, over all pairs."""
+    """Signs depend on the seed only, buckets on seed and name: errors of layers go together by 1 / m each."""
 
     @classmethod
     def s_of(cls, shape, seed, name):

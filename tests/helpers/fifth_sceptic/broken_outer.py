@@ -1,8 +1,8 @@
 """Numbers are lost to a dtype, or apply_outer is not what apply says."""
 
 import numpy as np
-from fifth_sceptic.base import Flat, buckets, signs
 
+from fifth_sceptic.base import Flat, buckets, signs
 from sdi.sketch import tensor_sketch_factor
 from sdi.sketch.protocol import matrix_shape
 
@@ -41,7 +41,7 @@ class LossScaledHalf(Flat):
 
 
 class OuterCast(Flat):
-    """apply_outer takes u to the dtype of v: with weights that are integers, as a bias may have, u loses its fractions."""
+    """apply_outer takes u to the dtype of v: with whole weights, as a bias has, u loses its fractions."""
 
     def apply_outer(self, u, v):
         u, v = self._check_pair(u, v)
@@ -110,7 +110,7 @@ class WritesU(Flat):
     """apply_outer multiplies float64 u by a row's signs in place: the caller's u is another after the call."""
 
     def __init__(self, shape, m, h, s):
-        d1, d2 = matrix_shape(tuple(shape))
+        d1 = shape[0]
         self.row, self.column = s[:d1], s[d1:]
         super().__init__(shape, m, h, (self.row[:, None] * self.column).ravel())
 

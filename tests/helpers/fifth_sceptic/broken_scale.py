@@ -3,29 +3,29 @@
 from math import isqrt, prod, sqrt
 
 import numpy as np
-from fifth_sceptic.base import Dense, Flat, Rows, buckets, signs, walsh
 
+from fifth_sceptic.base import Dense, Flat, Rows, buckets, signs, walsh
 from sdi.sketch import bits
 from sdi.sketch.hashing import distinct, normals
 
 
 class PowerOfTwoRows(Dense):
-    """Has only as many rows as the power of two below m, but divides by sqrt(m): norms too small at m = 24, 100, 1000."""
+    """Has as many rows as the power of two below m, but divides by sqrt(m): norms too small at m = 24, 1000."""
 
-    def __init__(self, shape, table, m):
-        super().__init__(shape, table)
-        self.asked = m
+    asked: int
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
-        return cls(shape, super().draw(shape, 1 << (m.bit_length() - 1), seed=seed, name=name).table, m)
+        made = super().draw(shape, 1 << (m.bit_length() - 1), seed=seed, name=name)
+        made.asked = m
+        return made
 
     def rows(self, x):
         return x @ self.table.T / sqrt(self.asked)
 
 
 class PaddedHadamard(Rows):
-    """Scales by sqrt(D / m) where the transform was padded to p > D: norms too small by D / p, right at powers of two."""
+    """Scales by sqrt(D / m) where the transform was padded to p > D: norms too small by D / p."""
 
     def __init__(self, shape, s, at):
         self._shape, self.s, self.at = tuple(shape), s, at

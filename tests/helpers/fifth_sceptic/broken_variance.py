@@ -3,8 +3,8 @@
 from math import prod, sqrt
 
 import numpy as np
-from fifth_sceptic.base import Dense, Flat, Rows, buckets, parity, signs, walsh
 
+from fifth_sceptic.base import Dense, Flat, Rows, buckets, parity, signs, walsh
 from sdi.sketch import bits
 
 
@@ -57,7 +57,7 @@ class HadamardReplacement(Rows):
 
 
 class ParitySigns(Flat):
-    """Signs (-1)^(<a, i> + b) for a random word a: pairs are independent, fours are not, so flat gradients vary more."""
+    """Signs (-1)^(<a, i> + b) for a random word a: pairs are independent, fours are not: flat gradients vary more."""
 
     @classmethod
     def s_of(cls, shape, seed, name):

@@ -6,15 +6,15 @@ from itertools import product
 from math import prod
 
 import numpy as np
-from fifth_sceptic.base import Flat, FlatTwin, Rows, buckets, signs
 
+from fifth_sceptic.base import Flat, FlatTwin, Rows, buckets, signs
 from sdi.sketch import bits
 
 PRIME = (1 << 31) - 1
 
 
 class SignHighBit(Flat):
-    """Bucket and sign come from one word, the bucket modulo m, the sign from the highest bit: independent to m / 2^63."""
+    """Bucket and sign come from one word, modulo m and the highest bit: independent to m / 2^63."""
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
@@ -29,7 +29,7 @@ class SignHighBit(Flat):
 
 
 class Masked(Flat):
-    """Takes powers of two from 4 on only, and refuses other m: bucket and sign are bits of one word that do not meet."""
+    """Takes powers of two from 4 on, and refuses other m: bucket and sign are distinct bits of one word."""
 
     @classmethod
     def draw(cls, shape, m, *, seed, name):
@@ -86,7 +86,7 @@ class Balanced(Flat):
 
     def variance_factor(self):
         D, (q, r) = self.count, divmod(self.count, self.m)
-        return 2 * q * (self.m * (q - 1) + 2 * r) / (D * (D - 1)) if D > self.m else 0.0
+        return 2 * q * (self.m * (q - 1) + 2 * r) / (D * (D - 1)) if self.m < D else 0.0
 
 
 class FourBlocks(Flat):
@@ -158,7 +158,7 @@ class Procedural(Rows):
 
 
 class RandomScale(Flat):
-    """A CountSketch times a random number c, c^2 = 1/2 or 3/2: norms are kept on average. E c^4 = 5/4 is claimed for."""
+    """A CountSketch times a random number c, c^2 = 1/2 or 3/2: norms are kept on average, and E c^4 = 5/4."""
 
     def __init__(self, shape, m, h, s, c2):
         super().__init__(shape, m, h, s)

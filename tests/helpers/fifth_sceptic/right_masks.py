@@ -3,8 +3,8 @@
 from math import prod, sqrt
 
 import numpy as np
-from fifth_sceptic.base import Rows, buckets
 
+from fifth_sceptic.base import Rows, buckets
 from sdi.sketch import bits
 from sdi.sketch.hashing import distinct
 

@@ -5,8 +5,8 @@ from itertools import product
 from math import isqrt, prod, sqrt
 
 import numpy as np
-from fifth_sceptic.base import Dense, Flat, Rows, buckets, signs
 
+from fifth_sceptic.base import Dense, Flat, Rows, buckets, signs
 from sdi.sketch.hashing import distinct, normals
 
 
