@@ -36,7 +36,7 @@ def bias(shape, m, x, y=None, draws=1000):
     return effect
 
 
-def excess(shape, m, x, draws=2000):
+def excess(shape, m, x, draws=1000):
     def effect(cls):
         got, claim = drawn(cls, shape, m, x, x, draws)
         square = (got - 1) ** 2 / claim
@@ -164,18 +164,18 @@ EFFECTS = {
     "FloorStrata": bias((10, 5), 16, unit(50, 49)),
     "KroneckerOneScale": bias((8, 6), 24, e),
     "Centred": bias((8, 6), 16, flat(48)),
-    "RoundedNormals": bias((8, 6), 16, e, draws=4000),
-    "DctFirstRow": bias((20,), 8, flat(20), draws=8000),
+    "RoundedNormals": bias((8, 6), 16, e, draws=2500),
+    "DctFirstRow": bias((20,), 8, flat(20), draws=4000),
     "SmallMask": bias((8,), 16, flat(8)),
     "SymmetricSquare": bias((8, 8), 16, unit(64, 8)),
     "VectorsUnsigned": bias((48,), 16, flat(48)),
-    "ByteThreshold": bias((512, 512), 16, flat(1 << 18), draws=300),
+    "ByteThreshold": bias((512, 512), 16, flat(1 << 18), draws=60),
     "SignIsParity": bias((8, 6), 16, flat(48)),
-    "SignBit8": bias((64, 64), 512, flat(4096), draws=200),
+    "SignBit8": bias((64, 64), 512, flat(4096), draws=100),
     "RowSigns": bias((8, 6), 16, flat(48)),
-    "TiledSigns": bias((256, 256), 16, flat(1 << 16), draws=200),
+    "TiledSigns": bias((256, 256), 16, flat(1 << 16), draws=60),
     "GridWrap": bias((10, 5), 16, unit(50, 0, 49)),
-    "ByteBuckets": excess((64, 32), 1024, flat(2048), draws=1000),
+    "ByteBuckets": excess((64, 32), 1024, flat(2048), draws=400),
     "TensorClaimsCount": excess((16, 16), 16, rank_one),
     "HadamardReplacement": excess((8, 6), 32, flat(48)),
     "ParitySigns": excess((16, 16), 16, flat(256)),
@@ -188,7 +188,7 @@ EFFECTS = {
     "SeedFloat32": together(lambda k: (20260000 + 2 * k, "w"), lambda k: (20260001 + 2 * k, "w"), at_least=0.3),
     "SeedPlusLayer": together(lambda k: (k, "h.1.w"), lambda k: (k + 1, "h.0.w")),
     "SeedNameText": together(lambda k: (k, "10.weight"), lambda k: (10 * k + 1, "0.weight")),
-    "SignsSharedByLayers": together(lambda k: (k, "a"), lambda k: (k, "b"), m=4, draws=4000),
+    "SignsSharedByLayers": together(lambda k: (k, "a"), lambda k: (k, "b"), m=4, draws=2500),
     "SeedRotates": together(lambda k: (0, f"{k}"), lambda k: (1, f"{k}")),
     "NameRolls": together(lambda k: (k, "a"), lambda k: (k, "b")),
     "CachesByShape": together(lambda k: (k, "a"), lambda k: (k, "b")),
