@@ -7,6 +7,7 @@ letters changed.
 from __future__ import annotations
 
 LAYERS = 24
+EXPERTS = 2500  # so many names that two of them meet in a hash of 20 bits or fewer
 PREFIXES = ("core", "blocks", "model.layers", "transformer.h", "encoder.layers", "decoder.layers")
 PARTS = ("attn.q.weight", "attn.k.weight", "attn.q.bias", "attn.v.weight", "mlp.w.weight", "mlp.w.bias", "norm.weight")
 NESTED = ("stages.{}.blocks.{}", "model.cycles.0.layers.{}.experts.{}")
@@ -28,6 +29,7 @@ PAIRS = (
     ("core.wa", "core.wb"), ("core.1.weight", "core.11.weight"), ("core.weight", "core.weight_v"),
     ("core.q.weight", "core.Q.weight"), (f"{LONG}q.weight", f"{LONG}k.weight"), (f"{LONG}weight", f"{LONG}weights"),
     (f"a.{LONG}weight", f"b.{LONG}weight"), ("core.0.1.weight", "core.1.0.weight"), ("core.weight", "core_weight"),
+    ("core.gewicht\u00e4", "core.gewicht\u00f6"), (f"{LONG * 3}q.weight", f"{LONG * 3}k.weight"),
     ("core..weight", "core.weight"), ("core.weight ", "core.weight"), ("core.gewicht", "core.gewicht\u00e4"),
     ("", "core.weight"), ("0", "1"), ("core.weight", "weight"), ("core.weight.core", "core.core.weight"),
 )  # fmt: skip
@@ -36,10 +38,11 @@ PAIRS = (
 def model_names() -> list[str]:
     """
     >>> len(model_names()), len(set(model_names()))
-    (1328, 1328)
+    (3828, 3828)
     """
     layers = [f"{prefix}.{layer}.{part}" for prefix in PREFIXES for layer in range(LAYERS) for part in PARTS]
     nested = [f"{one.format(i, j)}.{part}" for one in NESTED for i in range(4) for j in range(6) for part in PARTS[:2]]
     changed = [f"{name[:k]}z{name[k + 1 :]}" for name in CHANGED for k in range(len(name))]
     called = [f"model.layers.0.self_attn.{name}.{part}" for name in CALLED for part in ("weight", "bias")]
-    return [*layers, *nested, *changed, *called]
+    experts = [f"experts.{k}.w" for k in range(EXPERTS)]
+    return [*layers, *nested, *changed, *called, *experts]

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float
 
 from sdi.sketch.protocol import matrix_shape
-from sdi.validate.sketch_under_test import LARGE, WIDTHS, Shape, Sizes, Subject
+from sdi.validate.sketch_under_test import LARGE, NARROW, WIDTHS, Shape, Sizes, Subject
 from sdi.validate.trial import JUDGE
 
 Array = np.ndarray
@@ -30,11 +30,15 @@ SPREADS = (
     "random signs", "an outer product of random signs", "one entry", "two entries", "one row", "one column",
     "signs that are a product over the low and the high byte of an entry's number", "the same with four low bits",
 )  # fmt: skip
-FIXED = ("equal entries", "a checkerboard", "an outer product of signs", "equal entries in the first half")
+FIXED = (
+    "equal entries", "a checkerboard", "an outer product of signs", "equal entries in the first half",
+    "equal entries in the first eight", "equal entries in the last eight",
+)  # fmt: skip
 FLAT: Shape = (30, 20)
-WIDE: tuple[Shape, int] = ((9001,), 8192)  # where tables do not grow with m: a dense projection's would not fit
+# Where tables do not grow with m (a dense projection's would not fit); the second is beyond sixteen bits.
+WIDE: Sizes = (((9001,), 8192), ((1021,), (1 << 18) + 1))
 SEARCHED = (FLAT, 2)  # where adversarial pairs are sought, too: a small m makes dependence of many entries plain
-EACH, MORE = 8, 32  # arrays of a kind; and at SEARCHED, where tails are heavy
+EACH, MORE, SOME = 8, 16, 4  # arrays of a kind; at SEARCHED; of random signs, where m is very large
 NUMBERS = 1 << 18  # in all of them, at most
 BATCHES, REMEMBERED = 31, 1 << 23  # batches of random arrays that take turns, and numbers in all of them, at most
 FEWEST = 16  # draws of a size whose tables cost little
@@ -67,9 +71,14 @@ def searched(subject: Subject) -> Sizes:
 @lru_cache(maxsize=2)
 def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
     """Those that the class does not refuse, the smaller ones first, each with the number of draws that it gets."""
-    flat: Sizes = ((FLAT, subject.m), SEARCHED, (FLAT, 3), ((prod(FLAT),), subject.m))
+    flat: Sizes = ((FLAT, subject.m), (FLAT, 3), ((prod(FLAT),), subject.m))
+    wide = _wide(subject)
     found = []
-    for sizes, share in ((flat, 2), (WIDTHS, 8), (LARGE[:5] + _wide(subject), 20), (LARGE[5:], 80)):
+    shares = (
+        ((SEARCHED,), 2), (flat, 4), (NARROW, 4), (WIDTHS, 8), (LARGE[:5] + wide[:1], 20), (LARGE[5:], 80),
+        (wide[1:], 128),
+    )  # fmt: skip
+    for sizes, share in shares:
         n = max(subject.draws // share, FEWEST)
         for shape, m in sizes:
             for first in subject.drawn(((shape, m),)):
@@ -81,37 +90,34 @@ def other_sizes(subject: Subject) -> list[tuple[Shape, int, int]]:
 def _wide(subject: Subject) -> Sizes:
     """WIDE, unless the tables of 600 entries grow with m, or the class refuses one of the widths that tell."""
     narrow, wide = (sum(int(one.nbytes) for one in subject.drawn((((prod(FLAT),), m),))) for m in (16, 512))
-    return (WIDE,) if 0 < wide <= 2 * narrow else ()
+    return WIDE if 0 < wide <= 2 * narrow else ()
 
 
 @lru_cache(maxsize=32)  # scale, unbiasedness and variance look at the same draws
 def sample(subject: Subject, shape: Shape, m: int, n: int) -> Sample:
     rng = subject.rng(23, *shape, m)
-    most = MORE if (shape, m) == SEARCHED else EACH
+    kinds = len(SPREADS) if m < WIDE[1][1] else 1
+    most = MORE if (shape, m) == SEARCHED else EACH if kinds > 1 else SOME
     each = max(1, min(most, NUMBERS // (len(SPREADS) * prod(shape))))
-    mean, norms, spread = np.empty(n), np.empty((n, len(FIXED))), np.empty((n, len(SPREADS)))
+    mean, norms, spread = np.empty(n), np.empty((n, len(FIXED))), np.empty((n, kinds))
     for k, x in enumerate(_batches(n, shape, each, rng)):
         one = subject.draw(JUDGE + k, shape, m, NAMES[k % len(NAMES)])
-        y = np.asarray(one.apply(x), dtype=np.float64)
+        y = np.asarray(one.apply(x[: len(FIXED) + kinds * each]), dtype=np.float64)
         z = np.einsum("ks,ks->k", y, y)
-        of_kinds = z[len(FIXED) :].reshape(len(SPREADS), each)
+        of_kinds = z[len(FIXED) :].reshape(kinds, each)
         norms[k], mean[k], spread[k] = z[: len(FIXED)], of_kinds[0].mean(), np.square(of_kinds - 1).mean(axis=1)
     return Sample(shape, m, float(one.variance_factor()), mean, norms, spread)
 
 
 def _batches(n: int, shape: Shape, each: int, rng: np.random.Generator) -> Iterator[Float[Array, "arrays *shape"]]:
-    """n batches of the fixed arrays and `each` random ones of every kind: new ones, or BATCHES in turn if these fit."""
+    """n batches of the fixed arrays and `each` random ones of every kind: as many as may be remembered, in turn."""
     fixed = _fixed(shape, rng)
+    different = max(1, min(BATCHES, REMEMBERED // (len(SPREADS) * each * prod(shape))))
     kept: list[Array] = []
-    repeat = BATCHES * len(SPREADS) * each * prod(shape) <= REMEMBERED
     for k in range(n):
-        if repeat and k >= BATCHES:
-            yield kept[k % BATCHES]
-            continue
-        x = np.concatenate([fixed, _random(shape, each, rng)])
-        if repeat:
-            kept.append(x)
-        yield x
+        if k < different:
+            kept.append(np.concatenate([fixed, _random(shape, each, rng)]))
+        yield kept[k % different]
 
 
 def _fixed(shape: Shape, rng: np.random.Generator) -> Float[Array, "fixed *shape"]:
@@ -119,8 +125,10 @@ def _fixed(shape: Shape, rng: np.random.Generator) -> Float[Array, "fixed *shape
     r, c = rng.choice([-1.0, 1.0], size=rows), rng.choice([-1.0, 1.0], size=cols)
     half = np.zeros((rows, cols))
     half.flat[: (rows * cols + 1) // 2] = 1.0
+    first, last = (half * 0.0 for _ in range(2))
+    first.flat[:8] = last.flat[-8:] = 1.0
     board = 1.0 - 2.0 * ((np.arange(rows)[:, None] + np.arange(cols)) % 2)
-    x = np.stack([np.ones((rows, cols)), board, np.multiply.outer(r, c), half])
+    x = np.stack([np.ones((rows, cols)), board, np.multiply.outer(r, c), half, first, last])
     return (x / np.sqrt(np.square(x).sum(axis=(1, 2), keepdims=True))).reshape(-1, *shape)
 
 

@@ -26,7 +26,10 @@ WIDTHS: Sizes = (
     ((61,), 37),
     ((19, 23), 200),
     ((29, 31), 300),
-)  # odd, prime, wide, between the largest int8 and the largest uint8
+    ((32, 32), 32),
+)  # odd, prime, wide, between the largest int8 and the largest uint8; and powers of two only, as models have them
+# As many entries as numbers, and fewer; one number.
+NARROW: Sizes = (((5, 4), 20), ((5, 4), 32), ((5, 4), 1), ((3, 2), 2048))
 LARGE: Sizes = (
     ((61, 83), 16), ((1, 1301), 7), ((1301, 1), 7), ((5003,), 9), ((51, 61), 2048), ((70_001,), 4), ((515, 509), 4),
 )  # fmt: skip

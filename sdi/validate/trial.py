@@ -27,27 +27,16 @@ SEEK, CHOOSE, JUDGE = 0, SEEDS // 10, 2 * SEEDS // 10  # where the three sets of
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """<S x, S y> of every pair: on the draws to choose by, and on those to judge by."""
+    """<S x, S y> of every pair on the draws to choose by, and of those that are suspected on the draws to judge by."""
 
     shape: Shape
     pairs: list[Pair]
     seen: Float[Array, "N1 pairs"]
-    fresh: Float[Array, "N2 pairs"]
+    biased: list[int]  # the pair of each kind whose mean was most off, and
+    varying: list[int]  # that which varied most
+    fresh: dict[int, Float[Array, "N"]]  # by the pair's place
     factor: float  # the claimed bound, for pairs of norm one
     searched: bool  # for adversarial pairs; not if the parameter is too large to write the sketch out as a matrix
-
-    def suspects(self, score: Float[Array, "pairs"]) -> list[int]:
-        """The pair of each kind with the highest score."""
-        best = []
-        for kind in KINDS:
-            of_kind = [i for i, p in enumerate(self.pairs) if p.kind == kind]
-            if of_kind:
-                best.append(max(of_kind, key=lambda i: float(score[i])))
-        return best
-
-    @property
-    def products(self) -> Float[Array, "pairs"]:
-        return np.array([p.product for p in self.pairs])
 
 
 @lru_cache(maxsize=8)  # unbiasedness and variance look at the same draws
@@ -63,8 +52,19 @@ def trial(subject: Subject, shape: Shape, m: int) -> Trial:
         S = np.stack([matrix_of(subject.draw(SEEK + k, shape, m)) for k in range(sought)])
         starts = np.stack([np.ones(d), np.eye(d)[0], *rng.standard_normal((2, d))])
         pairs += most_varying(S, np.full(sought, 1 / sought), starts, shape) + most_biased(S, shape)
-    seen, fresh = (products(subject, shape, m, pairs, start, n) for start, n in ((CHOOSE, few), (JUDGE, subject.draws)))
-    return Trial(shape, pairs, seen, fresh, float(first.variance_factor()), sought >= FEWEST)
+    seen = products(subject, shape, m, pairs, CHOOSE, few)
+    biased = suspects(pairs, np.abs(seen.mean(axis=0) - [p.product for p in pairs]))
+    varying = suspects(pairs, seen.var(axis=0))
+    asked = sorted({*biased, *varying})
+    fresh = products(subject, shape, m, [pairs[i] for i in asked], JUDGE, subject.draws)
+    judged = dict(zip(asked, fresh.T, strict=True))
+    return Trial(shape, pairs, seen, biased, varying, judged, float(first.variance_factor()), sought >= FEWEST)
+
+
+def suspects(pairs: list[Pair], score: Float[Array, "pairs"]) -> list[int]:
+    """The pair of each kind with the highest score."""
+    of_kinds = ([i for i, p in enumerate(pairs) if p.kind == kind] for kind in KINDS)
+    return [max(of_kind, key=lambda i: float(score[i])) for of_kind in of_kinds if of_kind]
 
 
 def products(

@@ -23,13 +23,16 @@ TOLERANCE = {np.float64: 1e-9, np.float32: 1e-4}
     needs=("repeatable",),
 )
 def layout(subject: Subject) -> Evidence:
-    return first_wrong(_tries(subject), "Fortran order, transposed, strided, reversed, repeated and read-only views")
+    return first_wrong(
+        _tries(subject), "views: Fortran order, transposed, strided, reversed, repeated, unaligned, read-only"
+    )
 
 
 def views(x: Array) -> dict[str, Array]:
     """Arrays equal to x that lie otherwise in memory."""
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), dtype=x.dtype)
     wide[..., ::2] = x
+    odd = np.frombuffer(b"\0" + x.tobytes(), dtype=x.dtype, offset=1).reshape(x.shape)  # as a file may hold it
     still = x.copy()
     still.flags.writeable = False
     return {
@@ -39,6 +42,7 @@ def views(x: Array) -> dict[str, Array]:
         "with strides": wide[..., ::2],
         "reversed": np.ascontiguousarray(x[..., ::-1])[..., ::-1],
         "read-only": still,
+        "at an odd address": odd,
     }
 
 
@@ -50,7 +54,7 @@ def _tries(subject: Subject) -> Iterator[Try]:
                 x = _numbers(rng, (*lead, *sketch.shape), whole)
                 yield from _same(sketch.apply, x, at(sketch, x=x), "apply")
             if len(sketch.shape) == 2:
-                u, v = (_numbers(rng, (3, d), whole) for d in sketch.shape)
+                u, v = (_numbers(rng, (3, d) if whole else (2, 3, d), whole) for d in sketch.shape)
                 case = at(sketch, u=u, v=v)
                 yield from _same(partial(_outer, sketch, v), u, case, "apply_outer")
                 yield from _same(partial(sketch.apply_outer, u), v, case, "apply_outer")

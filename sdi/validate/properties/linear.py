@@ -21,6 +21,7 @@ POWERS = (-900, -500, 500, 900)  # of two, which change no digit: norms and squa
 ROUNDING = 1e-10  # of the norms of what is added
 BATCHES = ((9, 2), (40,), (0,), (0, 2), (1,))  # what is done to the first few arrays may not be done to the others
 MANY, FEW = 4500, 9  # arrays of a large batch, and of the small ones that it is compared with
+POWERS_OF_TWO, MOST = (2, 64, 256, 1024), 20_000  # arrays of other batches, the last of a tiny parameter
 FLAT = (1, 1301)  # a parameter whose dense() is looked at, too
 NUMBERS = 1 << 16  # in a batch as large as a side of the parameter, or as the sketch
 
@@ -53,11 +54,15 @@ def _tries(subject: Subject) -> Iterator[Try]:
             for a, b in factors:
                 yield _combined(sketch, a, b, x, y)
         yield from _scaled(sketch, normal[0])
+        yield from _parts(sketch, normal[0])
         sides = {(d,) for d in (*sketch.shape, sketch.size)} | {tuple(sketch.shape)}
         for lead in (*BATCHES, *sorted(lead for lead in sides if prod((*lead, *sketch.shape)) <= NUMBERS)):
             yield _batch(sketch, lead, 1, rng)
     for shape in subject.shapes:
-        yield _batch(subject.draw(1, shape), (MANY,), FEW, subject.rng(15))
+        for n in (*POWERS_OF_TWO, MANY):
+            yield _batch(subject.draw(1, shape), (n,), FEW, subject.rng(15))
+    for sketch in subject.drawn(((((4, 3), 4)), ((3,), 2))):
+        yield _batch(sketch, (MOST,), FEW + 1000, subject.rng(15))
     for sketch in (*subject.smallest_first(), *subject.drawn(((FLAT, subject.m),)), subject.draw(2), subject.draw(3)):
         yield _dense(sketch, subject.rng(25).standard_normal(sketch.shape))
     for k, sketch in enumerate(subject.drawn(LARGE)):
@@ -66,6 +71,7 @@ def _tries(subject: Subject) -> Iterator[Try]:
         for a, b in ((-3.0, 0.3), (1.0, 1e-7)):
             yield _combined(sketch, a, b, x, y)
         yield from _scaled(sketch, x)
+        yield from _parts(sketch, x)
         yield _batch(sketch, (3,), 1, rng)
 
 
@@ -75,6 +81,37 @@ def _combined(sketch: Any, a: float, b: float, x: Array, y: Array) -> Try:
     off = np.abs(left - (a * sx + b * sy)).max(initial=0)
     wrong = None if off <= ROUNDING * size else f"S(ax + by) and a S(x) + b S(y) differ by {off:.3g}"
     return wrong, at(sketch, a=a, b=b, x=x, y=y)
+
+
+def parts(x: Array) -> dict[str, Array]:
+    """Arrays that are something special, to be taken off x: a sketch may not look at what it is given."""
+    half, row, column, corner = (np.zeros_like(x) for _ in range(4))
+    half.flat[: x.size // 2] = x.flat[: x.size // 2]
+    row[0], column[..., 0], corner.flat[-1] = x[0], x[..., 0], x.flat[-1]
+    sides = [np.arange(1.0, d + 1) for d in x.shape]
+    one_rank = np.multiply.outer(*sides) if len(sides) == 2 else sides[0]
+    found = {
+        "its first half": half, "its first row": row, "its first column": column, "its last entry": corner,
+        "what is above 0": np.maximum(x, 0), "whole numbers": np.floor(x), "equal entries": np.full_like(x, 0.7),
+        "an array of rank one": one_rank, "what is small": np.where(np.abs(x) < 0.3, x, 0.0),
+        "its sorted entries": np.sort(x, axis=None).reshape(x.shape),
+        "itself in float32": x.astype(np.float32).astype(np.float64),
+    }  # fmt: skip
+    if len(x.shape) == 2 and x.shape[0] == x.shape[1]:
+        found |= {"its symmetric part": (x + x.T) / 2, "its diagonal": np.diag(np.diag(x)), "a triangle": np.tril(x)}
+    return found
+
+
+def _parts(sketch: Any, x: Array) -> Iterator[Try]:
+    """S(x) = S(part) + S(x - part), for parts and rests that an implementation may have a way of its own for."""
+    named = parts(x)
+    rests = np.stack([x - part for part in named.values()])
+    together, whole = np.asarray(sketch.apply(rests)), np.asarray(sketch.apply(x))
+    for (what, part), rest in zip(named.items(), together, strict=True):
+        off = np.abs(sketch.apply(part) + rest - whole).max(initial=0)
+        good = off <= ROUNDING * (_norm(x) + _norm(part) + _norm(whole) + _norm(rest))
+        wrong = f"S(x) is {off:.3g} off S(part) + S(x - part), where the part is {what}"
+        yield (None if good else wrong), at(sketch, x=x, part=part)
 
 
 def _dense(sketch: Any, x: Array) -> Try:

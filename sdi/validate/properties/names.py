@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations, product
-from math import prod
+from math import ceil, prod, sqrt
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from sdi.validate.trial import JUDGE
 
 Array = np.ndarray
 SEEDS = 32
-ARRAYS = 5  # x for which two sketches are compared
+ARRAYS = 6  # x for which two sketches are compared
+STATISTICS = 3  # of each
 Two = tuple[tuple[str, Shape, int], tuple[str, Shape, int]]  # name, shape, and what is added to the seed
 
 
@@ -40,12 +41,12 @@ def names(subject: Subject, alpha: float = ALPHA) -> Evidence:
     if shared is not None:
         return Evidence(cases, "tables", *shared)
     pairs = compared(subject)
-    each = alpha / len(pairs) / ARRAYS / 2
+    each = alpha / len(pairs) / ARRAYS / STATISTICS
     enough = 2 * products_needed(each)
     n = min(max(subject.draws // 4, enough), subject.draws)
     seen = f"tables for {len(many)} names, and for {len(PAIRS)} pairs with {SEEDS} seeds; {n} draws of {len(pairs)} "
-    seen += "pairs: signs of the products of their changes, and of their norms' changes"
-    cases += 2 * ARRAYS * len(pairs)
+    seen += "pairs: signs of the products of their changes, of their norms' and of their errors'"
+    cases += STATISTICS * ARRAYS * len(pairs)
     finest = 0.0
     for two in pairs:
         case = f"m={subject.m}, " + " and ".join(f"{name!r} {shape}" for name, shape, _ in two)
@@ -74,22 +75,28 @@ def compared(subject: Subject) -> list[Two]:
 
 
 def _together(subject: Subject, two: Two, n: int, alpha: float) -> Iterator[tuple[str, SignTest]]:
-    sketched = []
+    sketched, norms, errors = [], [], []
     for name, shape, later in two:
         x, stride = _arrays(subject, shape), 2 if two[1][2] else 1
+        sizes = np.square(x).reshape(ARRAYS, -1).sum(axis=1)
         drawn = (subject.draw(JUDGE + stride * k + later, shape, name=name) for k in range(n))
         sketched.append(np.stack([np.asarray(one.apply(x), dtype=np.float64) for one in drawn]))
+        norms.append(np.square(sketched[-1]).sum(axis=2))
+        errors.append(np.round(np.abs(norms[-1] - sizes), 9))
     half, size = n // 2, min(s.shape[-1] for s in sketched)
     a, b = (s[:half, :, :size] - s[half : 2 * half, :, :size] for s in sketched)
-    norms = [(s * s).sum(axis=2) for s in sketched]
-    c, d = (z[:half] - z[half : 2 * half] for z in norms)
+    c, d, e, f = (z[:half] - z[half : 2 * half] for z in (*norms, *errors))
     for k in range(ARRAYS):
         yield "S x", signs_are_fair((a[:, k] * b[:, k]).sum(axis=1), alpha)
         yield "|S x|^2", signs_are_fair(c[:, k] * d[:, k], alpha)
+        yield "the sizes of |S x|^2 - |x|^2", signs_are_fair(e[:, k] * f[:, k], alpha)
 
 
 def _arrays(subject: Subject, shape: Shape) -> Array:
     """Random, ones, and random in the first column, the first row, the first entries only: what two shapes may share.
+
+    The last has so few entries that about half of the draws bring no two of them into one bucket: buckets that are
+    shared, with signs that are not, show there.
 
     The random ones have no two equal entries: a mask of equal ones is the same whatever it hides.
     """
@@ -101,6 +108,8 @@ def _arrays(subject: Subject, shape: Shape) -> Array:
     x[2, :, 0] = u[:rows]
     x[3, 0 if cols > 1 else slice(None)] = u[:cols] if cols > 1 else u[:rows, None]
     x[4].flat[: subject.m + 8] = u[: min(rows * cols, subject.m + 8)]
+    few = 1 + ceil(sqrt(1.4 * subject.m))
+    x[5].flat[:few] = 1 + np.abs(u[:few][: rows * cols])
     return x.reshape(ARRAYS, *shape)
 
 

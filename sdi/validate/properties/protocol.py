@@ -11,7 +11,7 @@ import numpy as np
 from sdi.sketch.as_json import KINDS, is_own
 from sdi.sketch.protocol import kind_of
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
-from sdi.validate.sketch_under_test import LARGE, WIDTHS, Shape, Subject, matrix_of
+from sdi.validate.sketch_under_test import LARGE, NARROW, WIDTHS, Shape, Subject, matrix_of
 
 PARTS = ("shape", "size", "nbytes", "tables", "apply", "apply_outer", "variance_factor")
 ROUNDING, WRITTEN_OUT = 1e-9, 1000  # entries of a parameter whose sketch is written out as a matrix
@@ -42,7 +42,7 @@ def _tries(subject: Subject) -> Iterator[Try]:
             yield f"a {type(sketch).__name__} has no {', '.join(lacks)}", case
             return
         yield from ((wrong, case) for wrong in _claims(sketch, shape, subject.m))
-    for shape, m in (*WIDTHS, *LARGE):
+    for shape, m in (*NARROW, *WIDTHS, *LARGE):
         for sketch in subject.drawn(((shape, m),)):
             yield from ((wrong, f"shape {shape}, m={m}") for wrong in _claims(sketch, shape, m))
 

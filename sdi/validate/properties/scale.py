@@ -60,7 +60,7 @@ def scale(subject: Subject, alpha: float = ALPHA) -> Evidence:
             return Evidence(len(watched), seen, wrong, f"{s.case}, x = random signs", alpha)
     count = 0
     for shape, m, factor, draws in watched:
-        at = columns_of(shape, subject.rng(13))
+        at = columns_of(shape, subject.rng(13), m)
         needed = draws_needed(factor, len(at), each)
         if needed <= draws:
             lost, x = _lost(subject, shape, m, at, needed)
@@ -85,10 +85,10 @@ def draws_needed(factor: float, columns: int, alpha: float) -> int:
     return 1 if factor == 0 else ceil(log(pairs / alpha) / log((1 + factor) / factor))
 
 
-def columns_of(shape: Shape, rng: np.random.Generator) -> list[int]:
+def columns_of(shape: Shape, rng: np.random.Generator, m: int = 1) -> list[int]:
     """All columns of S, or the entries on the border of x, those at powers of two, and some of the others."""
     places = np.arange(prod(shape)).reshape(shape[0], -1)
-    most = min(MOST, max(8, NUMBERS // places.size))
+    most = min(MOST, max(8, NUMBERS // max(places.size, m)))
     if places.size <= most:
         return [int(k) for k in places.ravel()]
     border = np.unique(np.concatenate([places[0], places[-1], places[:, 0], places[:, -1]]))

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from sdi.sketch.protocol import matrix_shape
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
 from sdi.validate.sketch_under_test import SEEDS as BLOCK
 from sdi.validate.sketch_under_test import TINY, Shape, Sizes, Subject, digest
@@ -33,7 +35,11 @@ WIDE = (((1,), 300, 600), ((1, 1), 1000, 600))  # with so many seeds, buckets me
 STEPS = 1000
 MANY: tuple[Shape, int] = ((313,), 8)  # even a mask of one entry of each eighth has 10^12 values there
 AGAIN: Sizes = (((3001,), 8), ((2003,), 7), ((4001,), 9))  # even one that is a random start has 10^7 in all
-FAR = (*(2**k for k in (*range(17, 34), 48, 53, 62, 63, 64)), *(10**k for k in range(7, 10)), 2**31 - 1, 2**32 - 1)
+PRIMES = (1_000_003, 15_485_863, 998_244_353, 10**9 + 7, 10**9 + 9, 2**32 - 5, 2**61 - 1)  # as hashes have them
+FAR = (
+    *(2**k for k in (*range(17, 34), 48, 53, 62, 63, 64)), *(10**k for k in range(7, 10)), 2**31 - 1, 2**32 - 1,
+    *PRIMES,
+)  # fmt: skip
 
 
 @sketch_property(
@@ -68,6 +74,13 @@ def _tries(subject: Subject) -> Iterator[Try]:
             yield _hidden(drawn, maps), case
     yield from _of_numpy(subject)
     yield from _of_tables(subject)
+    flat, (d_out, d_in) = prod(subject.shape), matrix_shape(subject.shape)
+    known: dict[str, Shape] = {}
+    for shape in dict.fromkeys(((flat,), (flat, 1), (1, flat), (d_out, d_in), (d_in, d_out))):
+        for one in subject.drawn(((shape, subject.m),)):
+            other = known.setdefault(str(getattr(one, "identity", shape)), shape)
+            wrong = f"sketches of shapes {other} and {shape} have one identity"
+            yield (None if other == shape else wrong), f"m={subject.m}"
     if subject.draw().variance_factor() > 0:
         yield from _periods(subject)
 
@@ -110,6 +123,9 @@ def _periods(subject: Subject) -> Iterator[Try]:
         except (ValueError, OverflowError):
             continue  # a seed that the class refuses
         twins += [(one, other)] if same else []
+        table = _table_in_common(subject, one, other)
+        wrong = f"table {table!r} changes with the name and is the same for seeds {one} and {other}"
+        yield (None if table is None else wrong), f"shape {subject.shape}, m={subject.m}"
     case = f"shape {subject.shape}, m={subject.m}"
     for one, other in twins[:SEEDS]:
         same = _signature(subject, one, NAMES) == _signature(subject, other, NAMES)
@@ -118,6 +134,21 @@ def _periods(subject: Subject) -> Iterator[Try]:
     for one in subject.drawn((MANY,)):
         if one.variance_factor() > 0:
             yield _key_is_short(subject), f"shape {MANY[0]}, m={MANY[1]}, name {NAMES[0]!r}"
+
+
+def _table_in_common(subject: Subject, one: int, other: int) -> str | None:
+    """A table that two seeds share for every name; by chance with probability 2^-32 at most."""
+    names: tuple[str, ...] = NAMES[:2]
+    left: set[str] | None = None
+    for names in (NAMES[:2], NAMES[2:], tuple(f"core.{k}.weight" for k in range(24))):
+        drawn = [[subject.sketch.draw(subject.shape, subject.m, seed=s, name=n) for s in (one, other)] for n in names]
+        both = [[digest(sketch) for sketch in pair] for pair in drawn]
+        random = {table for table in both[0][0] if len({a[table] for a, _ in both}) > 1}
+        same = {table for table in random if all(a[table] == b.get(table) for a, b in both)}
+        left = same if left is None else left & same
+        if not left:
+            return None
+    return min(left or {""})
 
 
 def _key_is_short(subject: Subject) -> str | None:

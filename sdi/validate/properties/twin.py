@@ -7,18 +7,21 @@ small model would show one way only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from sdi.validate.evidence import Evidence, Try, first_wrong, sketch_property
-from sdi.validate.properties.nonfinite import BAD, passed_on
+from sdi.validate.properties.linear import parts
+from sdi.validate.properties.nonfinite import BAD, outer_tries, passed_on
 from sdi.validate.show_case import at
 from sdi.validate.sketch_under_test import LARGE, Subject
 
 Array = np.ndarray
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4}
 MAGNITUDES = {"float64": (1.0, 1e-150, 1e150), "float32": (1.0, 1e-15, 1e-7, 1e5, 1e15)}
+NUMBERS = 1 << 21  # in a batch
 EXAMPLES = (1, 2, 9, 17, 33, 130, 1100, 4500)
 TOKENS = ((1, 1), (1, 3), (2, 17), (17, 2), (3, 65), (2, 300), (1, 1100), (130, 3))
 
@@ -45,16 +48,21 @@ def _tries(subject: Subject) -> Iterator[Try]:
         for dtype in TOLERANCE:
             made = sketch.to_torch(device, getattr(torch, dtype))
             rng, large = subject.rng(21, k), k >= len(small)
-            for n in (2,) if large else EXAMPLES:
-                for size in MAGNITUDES[dtype][: 1 if n > 1100 else None]:
+            for n in (n for n in ((2,) if large else EXAMPLES) if large or n * prod(sketch.shape) <= NUMBERS):
+                for size in MAGNITUDES[dtype][: 1 if n > 130 else None]:
                     G = (rng.standard_normal((n, *sketch.shape)) * size).astype(dtype)
                     how = f"apply of {n} arrays of size {size:g} in {dtype}"
                     yield _same(made.apply, sketch.apply, (G,), dtype, how), at(sketch)
             for bad in BAD:
                 G = rng.standard_normal((3, *sketch.shape)).astype(dtype)
                 yield passed_on(lambda x, made=made: made.apply(torch.from_numpy(x)), (G,), 1, bad), at(sketch)
+            G = np.stack(list(parts(rng.standard_normal(sketch.shape)).values())).astype(dtype)
+            how = f"apply of arrays of special kinds in {dtype}"
+            yield _same(made.apply, sketch.apply, (G,), dtype, how), at(sketch)
             if len(sketch.shape) != 2:
                 continue
+            if hasattr(made, "apply_outer"):
+                yield from outer_tries(lambda u, v, made=made: _torch(made.apply_outer, u, v), sketch, rng, dtype)
             for n, tokens in ((2, 3),) if large else TOKENS:
                 u, v = (rng.standard_normal((n, tokens, d)).astype(dtype) for d in sketch.shape)
                 how = f"apply_outer of {n} examples with {tokens} tokens in {dtype}"
@@ -64,6 +72,12 @@ def _tries(subject: Subject) -> Iterator[Try]:
                     index = rng.integers(sketch.shape[0], size=(n, tokens))
                     how = f"apply_rows of {n} examples with {tokens} tokens in {dtype}"
                     yield _same(made.apply_rows, _rows(sketch), (index, v), dtype, how), at(sketch)
+
+
+def _torch(apply_outer: Callable[..., Any], *arrays: Array) -> Array:
+    import torch
+
+    return np.asarray(apply_outer(*(torch.from_numpy(x) for x in arrays)))
 
 
 def _rows(sketch: Any) -> Callable[[Array, Array], Array]:
