@@ -3,8 +3,8 @@
 A file is safetensors, or a torch file that holds nothing but tensors and plain containers: a state dict, or a dict with
 one under "model", "state_dict" or "model_state_dict" and an optimiser's under "optimizer", "optimizer_state_dict" or
 "optim".
-A folder that Hugging Face's Trainer wrote is a checkpoint, too (`sdi/inputs/trainer_folder.py`), and so is one of
-torch.distributed.checkpoint, which holds such a dict (`sdi/inputs/dcp_folder.py`).
+A folder that Hugging Face's Trainer wrote is a checkpoint, too, and so is one of torch.distributed.checkpoint, which
+holds such a dict (`sdi/inputs/checkpoint_formats`).
 
 eta, the weight of a checkpoint, is the learning rate it was trained with. It comes from (the first that is there)
   1. the list given to `attribute(eta=...)`, one number per checkpoint;
@@ -28,10 +28,23 @@ from typing import Any
 
 from sdi.files import expand, sha256
 from sdi.inputs.batches import natural
-from sdi.inputs.dcp_folder import PIECES, dcp_sha256, is_dcp_folder, read_dcp, read_rates, read_values
-from sdi.inputs.dcp_metadata import METADATA, Entry
-from sdi.inputs.torch_archive import load_torch
-from sdi.inputs.trainer_folder import OPTIMISER, folder_sha256, folder_weights, is_trainer_folder, logged_eta
+from sdi.inputs.checkpoint_formats.dcp_folder import (
+    PIECES,
+    dcp_sha256,
+    is_dcp_folder,
+    read_dcp,
+    read_rates,
+    read_values,
+)
+from sdi.inputs.checkpoint_formats.dcp_metadata import METADATA, Entry
+from sdi.inputs.checkpoint_formats.torch_archive import load_torch
+from sdi.inputs.checkpoint_formats.trainer_folder import (
+    OPTIMISER,
+    folder_sha256,
+    folder_weights,
+    is_trainer_folder,
+    logged_eta,
+)
 from sdi.inputs.unwrap import unwrapped_names
 
 MODEL_KEYS = ("model", "state_dict", "model_state_dict")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sdi.inputs.torch_archive import load_torch
+from sdi.inputs.checkpoint_formats.torch_archive import load_torch
 
 METADATA = ".metadata"
 DTYPES = (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sdi.files import sha256
-from sdi.inputs.dcp_metadata import METADATA, read_layout
+from sdi.inputs.checkpoint_formats.dcp_metadata import METADATA, read_layout
 
 PIECES = ".distcp"
 
