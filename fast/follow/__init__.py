@@ -1,1 +1,1 @@
-"""Following a model's calls: whose parameters, which step, whose row, and the gradient at each call."""
+"""Following a model's calls: whose parameters, which step, and the gradient at each call."""

@@ -25,10 +25,10 @@ from torch.utils import _pytree as pytree
 
 from sdi.errors import CoverageError
 
+from ..rows.row_proof import RowProof
+from ..rows.row_rules import SHARED, UNKNOWN, Shape, kind_of, locate
 from ..sketching.sinks import Slot
 from .call import same_output
-from .row_proof import RowProof
-from .row_rules import SHARED, UNKNOWN, Shape, kind_of, locate
 
 FROM_EDGES = tuple(int(k) for k in torch.__version__.split(".")[:2]) >= (2, 6)  # a backward pass may begin at an edge
 Use = tuple[str, Slot]

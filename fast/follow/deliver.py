@@ -13,10 +13,7 @@ from torch import Tensor, nn
 
 from sdi.errors import CoverageError
 
-from ..sketching.sinks import Sink, Slot
-from .body import Body
-from .call import Call
-from .owners import (
+from ..rows.owners import (
     MixedRows,
     Owners,
     by_example,
@@ -27,11 +24,14 @@ from .owners import (
     rows_by_block,
     rows_of,
 )
+from ..rows.row_proof import RowProof
+from ..rows.row_rules import SHARED, Block
+from ..sketching.sinks import Sink, Slot
+from .body import Body
+from .call import Call
 from .plan import NeedsEnclosing, Unit, batch_axis
 from .replay import OtherOutput, replay
 from .routes import NoBatchAxis
-from .row_proof import RowProof
-from .row_rules import SHARED, Block
 
 NO_ROWS = "its call does not carry one row for each of the {} examples"
 

@@ -22,16 +22,16 @@ from ..guard.memory import Memory
 from ..guard.random_and_autocast import RandomState
 from ..guard.restore_attributes import attributes_put_back
 from ..guard.restore_model import unharmed
+from ..rows.owners import NeedsWeighing, loss_weights
+from ..rows.value_proof import ValueProof
 from ..sketching.sinks import Sink
 from .batches import count_examples
 from .body import Body
 from .by_name import ByName, NeedsEachAlone
 from .deliver import NO_ROWS
-from .owners import NeedsWeighing, loss_weights
 from .plan import BY_NAME, NeedsEnclosing, NeedsGraph, Plan
 from .recompute import recomputing
 from .tracer import Tracer
-from .value_proof import ValueProof
 
 Loss = Callable[[Any, Any], Tensor]
 NEVER_CALLED = "its module was never called, or by .forward(...), which no hook sees"

@@ -22,9 +22,9 @@ from torch.utils import _pytree as pytree
 from ..guard.checkpointing import no_checkpoints
 from ..guard.restore_attributes import attributes_put_back
 from ..guard.second_run import second_run
+from ..rows.owners import in_order
 from ..sketching.sinks import Sink, Slot
 from .call import Call, all_true, same_output
-from .owners import in_order
 from .plan import batch_axis, input_axis
 from .routes import NoBatchAxis
 

@@ -24,6 +24,9 @@ from sdi.errors import CoverageError
 from ..guard.arena import Arena
 from ..guard.memory import Meter
 from ..guard.second_run import SecondOutputs
+from ..rows.row_proof import OPAQUE, RowProof
+from ..rows.row_rules import UNKNOWN, Block
+from ..rows.value_proof import ValueProof
 from ..sketching.sinks import Sink, Slot
 from .body import Body
 from .by_name import ByName, Moment
@@ -32,10 +35,7 @@ from .deliver import Delivery
 from .graph_leaves import begin_graph, carries_gradient, graph_leaves, refuse_nested, refuse_transforms, under
 from .left_behind import LeftBehind
 from .plan import BY_NAME, NeedsEnclosing, NeedsGraph, Plan, Unit, batch_axis, refuse_replaced
-from .row_proof import OPAQUE, RowProof
-from .row_rules import UNKNOWN, Block
 from .step_count import StepCount
-from .value_proof import ValueProof
 
 Phase = Literal["forward", "backward"]
 Shown = Callable[[Block], bool]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sdi import SketchMap
 from sdi.fast import Featurizer, body_shapes, featurize
-from sdi.fast.follow.owners import by_example, find_owners, in_order, loss_weights
+from sdi.fast.rows.owners import by_example, find_owners, in_order, loss_weights
 from sdi.loop import Loop
 
 

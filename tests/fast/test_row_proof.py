@@ -18,8 +18,8 @@ from sdi import Loop
 from sdi.bench.work.cases import gpt, sudoku
 from sdi.fast import Featurizer, featurize, token_cross_entropy
 from sdi.fast.follow import one_pass
-from sdi.fast.follow.row_proof import RowProof
-from sdi.fast.follow.row_rules import SHARED, UNKNOWN
+from sdi.fast.rows.row_proof import RowProof
+from sdi.fast.rows.row_rules import SHARED, UNKNOWN
 
 N = 3
 X = (N, N, N)  # all sizes coincide

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sdi.fast.follow.value_proof import Tag, ValueProof, find_examples
+from sdi.fast.rows.value_proof import Tag, ValueProof, find_examples
 
 N = 4  # examples, tokens, columns, heads: all sizes are equal
 Loss = Callable[[Tensor], Tensor]

@@ -25,7 +25,7 @@ from sdi.bench.work.device_checks import (
     moved,
     square_loss,
 )
-from sdi.fast.follow import owners
+from sdi.fast.rows import owners
 from sdi.sketch.load import SHIPPED
 
 

@@ -39,6 +39,7 @@ ORDER: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("sketching",),
         ("guard",),
         ("find",),
+        ("rows",),
         ("follow",),
         ("model", "weights", "ranks", "gather"),
         ("coverage_table",),
