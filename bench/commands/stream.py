@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sdi.inputs.checkpoints import Checkpoint
-from sdi.result.stream_top import stream_top, train_blocks
+from sdi.result.stream_top import stream_top
+from sdi.result.train_blocks import train_blocks
 from sdi.run.resident_memory import status
 from sdi.sketch.sketch_map import SketchMap
 from sdi.store.features import Features

@@ -22,7 +22,7 @@ from sdi.result.question import read_steps
 from sdi.result.ranking import LATE, Top, check_order, step_range, step_words, top_rows
 from sdi.result.result import Result
 from sdi.result.score_store import etas, make_result, stack, weigh
-from sdi.result.stream_top import BLOCK_BYTES
+from sdi.result.train_blocks import BLOCK_BYTES
 from sdi.scores import products as scores
 from sdi.scores.standard_error import Sizes, block_norms, doubts, sizes, standard_error
 from sdi.scores.summaries import late_mass

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from sdi.inputs.checkpoints import Checkpoint
 from sdi.result.question import Question
 from sdi.result.score_store import etas
-from sdi.result.stream_top import train_blocks
+from sdi.result.train_blocks import train_blocks
 from sdi.store.int8 import spread_over
 from sdi.store.store import Store
 

@@ -11,7 +11,7 @@ from sdi.bench.commands.retrieval import POINT, QUICK, Found, _record, make_stor
 from sdi.bench.harness.record import Record
 from sdi.bench.work import real_features as real
 from sdi.bench.work.real_features import Spectrum
-from sdi.result.stream_top import train_blocks
+from sdi.result.train_blocks import train_blocks
 
 pytest.importorskip("faiss")
 
@@ -59,7 +59,7 @@ def test_a_small_measurement_is_whole_and_is_not_judged(tmp_path: Path, monkeypa
 
 def test_the_bars_are_of_the_largest_size_and_the_worse_spectrum() -> None:
     def found(task: str, recall: float, ratio: float, n: int = 1_000_000, width: int = 32) -> Found:
-        return Found(task, n, width, 400, recall, ratio, 1.0, 10.0, 16, 32)
+        return Found(task, n, width, 400, recall, ratio, 1.0, 10.0, 5.0, 16, 32)
 
     work = QUICK._replace(sizes=(10_000, 1_000_000), tasks=("parity", "sudoku"))
     good = [found("parity", 0.99, 0.05), found("sudoku", 0.96, 0.09), found("parity", 0.1, 9.0, 10_000)]

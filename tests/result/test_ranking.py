@@ -14,9 +14,9 @@ from result_cases import TAU, N, make_result
 
 from sdi import Loop, Result, Store, stream_top
 from sdi.inputs.checkpoints import find_checkpoints
-from sdi.result import stream_top as topk
+from sdi.result import train_blocks as blocks_of
+from sdi.result.best import Best
 from sdi.result.ranking import Top
-from sdi.result.stream_top import Best
 
 __all__ = ["world"]
 
@@ -203,7 +203,7 @@ def test_the_stream_is_the_dense_ranking(world: World, monkeypatch: Any, dtype: 
     options["shard"] = 4 if block < 20000 else 256  # many shards, or one in two orders
     world.attribute(mode=mode, **options)
     result = world.attribute(**{**options, "train": Shuffled(train), "store": world.folder / "dense", "mode": "query"})
-    monkeypatch.setattr(topk, "BLOCK_BYTES", block)
+    monkeypatch.setattr(blocks_of, "BLOCK_BYTES", block)
     store, points = Store(world.store), find_checkpoints(world.folder / "ckpt/*.safetensors")
     orders = [list(store.rows(p.key, "train")) for p in points]
     assert orders[0] != orders[1]
@@ -268,8 +268,8 @@ def test_the_last_row_may_be_tied_with_one_that_is_not_shown_streamed_as_well(wo
 def test_the_stream_reads_no_more_than_a_block_at_once(world: World, monkeypatch: Any) -> None:
     world.attribute(store=world.store, shard=256)
     store, points = Store(world.store), find_checkpoints(world.folder / "ckpt/*.safetensors")
-    monkeypatch.setattr(topk, "BLOCK_BYTES", 2 * store.sketch.size * 8)
-    blocks = list(topk.train_blocks(store, points))
+    monkeypatch.setattr(blocks_of, "BLOCK_BYTES", 2 * store.sketch.size * 8)
+    blocks = list(blocks_of.train_blocks(store, points))
     assert [len(ids) for ids, _ in blocks] == [2, 2, 2, 1]
     assert all(isinstance(part, np.memmap) for _, parts in blocks for part in parts)  # mapped, not read
 
@@ -278,13 +278,15 @@ def test_the_best_of_blocks_are_the_best_of_all_with_ties_in_order() -> None:
     rng = np.random.default_rng(0)
     keys = rng.integers(0, 6, (50, 4)).astype(float)
     keys[rng.random(keys.shape) < 0.2] = -np.inf
+    places = rng.permutation(50)  # rows come in another order than the natural one of their ids
     for k in (1, 3, 10, 60):
         best = Best(4, k)
         for start in range(0, 50, 7):
-            best.merge(keys[start : start + 7], np.arange(start, min(start + 7, 50)))
-        for j, found in enumerate(best.indices()):
+            some = places[start : start + 7]
+            best.merge(keys[some], [f"t-{i}" for i in some])
+        for j, found in enumerate(best.ranked()):
             order = np.argsort(-keys[:, j], kind="stable")[:k]
-            assert found == [i for i in order if keys[i, j] > -np.inf]
+            assert found == [f"t-{i}" for i in order if keys[i, j] > -np.inf]
 
 
 @pytest.mark.slow

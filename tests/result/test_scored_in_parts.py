@@ -16,6 +16,7 @@ from attribution_cases import World, counting, filled, world
 
 import sdi.result.stream_top as streaming
 from sdi import Result, Store, find_checkpoints
+from sdi.result.best import Best
 from sdi.result.score_store import score
 from sdi.store.share import Share
 
@@ -108,12 +109,12 @@ def test_rankings_streamed_by_several_processes_are_those_of_one(
     each_opens_its_own(opened, n)
 
 
-def test_equal_keys_are_ranked_by_place_whoever_has_seen_them() -> None:
-    keys, at = np.array([[2.0], [1.0], [2.0], [2.0]]), np.array([3, 0, 1, 2])
-    whole = streaming.Best(1, 2)
-    whole.merge(keys, at)
-    parts = [streaming.Best(1, 2), streaming.Best(1, 2)]
+def test_equal_keys_are_ranked_by_id_whoever_has_seen_them() -> None:
+    keys, ids = np.array([[2.0], [1.0], [2.0], [2.0]]), ["t-10", "t-0", "t-1", "t-2"]
+    whole = Best(1, 2)
+    whole.merge(keys, ids)
+    parts = [Best(1, 2), Best(1, 2)]
     for part, rows in zip(parts, ([0, 1], [2, 3]), strict=True):
-        part.merge(keys[rows], at[rows])
-    parts[0].merge(parts[1].keys.T, parts[1].at)
-    assert parts[0].indices() == whole.indices() == [[1, 2]]
+        part.merge(keys[rows], [ids[i] for i in rows])
+    parts[0].join(parts[1])
+    assert parts[0].ranked() == whole.ranked() == [["t-1", "t-2"]]

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 import sdi
 from sdi import Features, SketchMap, Store, StoreError
 from sdi.inputs.checkpoints import Checkpoint
-from sdi.result.stream_top import train_blocks
+from sdi.result.train_blocks import train_blocks
 from sdi.store.int8 import from_int8, rounding_variance, to_int8
 
 __all__ = ["world"]
