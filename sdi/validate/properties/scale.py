@@ -1,9 +1,10 @@
 """Norms are kept on average at every shape: a factor that depends on the shape would weigh parameters unequally.
 
 x has random signs, drawn anew for every sketch, so that only the norms of the columns of S count, not their products.
-An entry that is always lost moves their mean by 1 / D only, so columns are also looked at one by one: none may be zero
-in every draw, and no two the same. For a good sketch, y = |S x|^2 has E y = |x|^2 and E y^2 <= (1 + f) |x|^4, so y > 0
-with probability at least 1 / (1 + f) (Cauchy-Schwarz), for x = e_i as for x = e_i - e_j.
+What goes wrong with one of D entries moves their mean by 1 / D only: so parameters of few entries are drawn, too, and
+columns are looked at one by one: none may be zero in every draw, and no two the same. For a good sketch, y = |S x|^2
+has E y = |x|^2 and E y^2 <= (1 + f) |x|^4, so y > 0 with probability at least 1 / (1 + f) (Cauchy-Schwarz), for x = e_i
+as for x = e_i - e_j.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from jaxtyping import Float
 
 from sdi.validate.evidence import Evidence, sketch_property
 from sdi.validate.other_sizes import other_sizes, sample
-from sdi.validate.sketch_under_test import Shape, Subject, square
+from sdi.validate.sketch_under_test import TINY, Shape, Subject, square
 from sdi.validate.statistics.mean_test import ALPHA, COARSEST, POWER, draws_to_see, mean_is
 from sdi.validate.trial import JUDGE
 
 Array = np.ndarray
 MOST, NUMBERS = 256, 1 << 21  # columns that are looked at, and numbers in the arrays that show them
+MORE = 2  # times the draws asked for are made at most, where the claimed variance asks for them
 
 
 @sketch_property(
@@ -34,24 +36,28 @@ MOST, NUMBERS = 256, 1 << 21  # columns that are looked at, and numbers in the a
 def scale(subject: Subject, alpha: float = ALPHA) -> Evidence:
     n = max(subject.draws // 4, 60)
     shapes, others = shapes_of_every_form(subject), other_sizes(subject)
+    small = [(shape, m) for shape, m in TINY if prod(shape) > m > 1 and any(True for _ in subject.drawn(((shape, m),)))]
     seen = f"{n} draws or more for each of {len(shapes)} shapes, from {shapes[0]} to {shapes[-1]}"
     seen += "".join(f", {few} of {shape} at m={m}" for shape, m, few in others)
-    each = alpha / (len(shapes) + len(others)) / 2
+    seen += "".join(f", {subject.draws} of {shape} at m={m}" for shape, m in small)
+    each = alpha / (len(shapes) + len(small) + len(others)) / 2
     finest = 0.0
     undecided: list[tuple[float, str, str]] = []
     watched: list[tuple[Shape, int, float, int]] = []
-    for k, shape in enumerate(shapes, start=1):
-        case = f"shape {shape}, m={subject.m}, x = random signs"
-        factor = float(subject.draw(JUDGE, shape).variance_factor())
+    for shape, m, fewest in (*((*size, subject.draws) for size in small), *((shape, subject.m, n) for shape in shapes)):
+        case = f"shape {shape}, m={m}, x = random signs"
+        factor = float(subject.draw(JUDGE, shape, m).variance_factor())
         enough = draws_to_see(COARSEST, factor, each)
-        draws = int(enough) if n < enough <= subject.draws else n
-        test = mean_is(1.0, _norms(subject, shape, draws), factor, each)
-        finest = max(finest, test.resolution)
-        watched.append((shape, subject.m, factor, draws))
-        if test.undecided:
+        draws = int(enough) if fewest < enough <= MORE * subject.draws else fewest
+        test = mean_is(1.0, _norms(subject, shape, m, draws), factor, each, MORE)
+        watched.append((shape, m, factor, draws))
+        if m == subject.m:
+            finest = max(finest, test.resolution)
+        if test.undecided and m == subject.m:
             undecided.append((test.needed, test.undecided, case))
         if test.rejected:
-            return Evidence(k, seen, f"the mean of |S x|^2 / |x|^2 is {test.mean:.3g}, not 1", case, alpha)
+            wrong = f"the mean of |S x|^2 / |x|^2 is {test.mean:.3g}, not 1"
+            return Evidence(len(watched), seen, wrong, case, alpha)
     for s in (sample(subject, *size) for size in others):
         watched.append((s.shape, s.m, s.factor, len(s.mean)))
         test = mean_is(1.0, s.mean, s.factor, each)
@@ -99,9 +105,9 @@ def columns_of(shape: Shape, rng: np.random.Generator, m: int = 1) -> list[int]:
     return sorted({0, places.size - 1, *border.tolist(), *some.tolist(), *powers})
 
 
-def _norms(subject: Subject, shape: Shape, n: int) -> Float[Array, "n"]:
+def _norms(subject: Subject, shape: Shape, m: int, n: int) -> Float[Array, "n"]:
     signs = subject.rng(10).choice([-1.0, 1.0], size=(n, *shape)) / np.sqrt(prod(shape))
-    drawn = (subject.draw(JUDGE + k, shape).apply(signs[k]) for k in range(n))
+    drawn = (subject.draw(JUDGE + k, shape, m).apply(signs[k]) for k in range(n))
     return np.array([np.square(np.asarray(y, dtype=np.float64)).sum() for y in drawn])
 
 

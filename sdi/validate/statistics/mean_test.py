@@ -32,7 +32,7 @@ class MeanTest:
     mean: float
     resolution: float  # a bias of this size is found with probability POWER; infinite if no size is certain to be
     claimed: float = 0.0  # variance
-    needed: float = 1.0  # draws for a resolution of COARSEST
+    needed: float = 1.0  # draws to ask for, for a resolution of COARSEST
 
     @property
     def undecided(self) -> str | None:
@@ -46,8 +46,10 @@ class MeanTest:
         )
 
 
-def mean_is(mu: float, z: Float[Array, "N"], variance: float, alpha: float) -> MeanTest:
+def mean_is(mu: float, z: Float[Array, "N"], variance: float, alpha: float, times: int = 1) -> MeanTest:
     """Test E Z = mu for independent numbers z of at most this variance; wrong with probability at most alpha.
+
+    times: how many numbers are made, at most, for each draw asked for.
 
     >>> z = np.random.default_rng(0).standard_normal(400)
     >>> mean_is(0.0, z, 1.0, alpha=1e-6).rejected, mean_is(0.5, z, 1.0, alpha=1e-6).rejected
@@ -61,7 +63,7 @@ def mean_is(mu: float, z: Float[Array, "N"], variance: float, alpha: float) -> M
     step = sqrt(2 * needed / (len(z) * variance))
     x = step * (z - mu)
     total = (np.sign(x) * np.log1p(np.abs(x) + x * x / 2)).sum()
-    finest, draws = _resolution(len(z), step, needed), draws_to_see(COARSEST, variance, alpha)
+    finest, draws = _resolution(len(z), step, needed), ceil(draws_to_see(COARSEST, variance, alpha) / times)
     return MeanTest(bool(abs(total) >= 2 * needed), float(z.mean()), finest, variance, draws)
 
 
