@@ -23,6 +23,7 @@ from ..guard.random_and_autocast import RandomState
 from ..guard.restore_attributes import attributes_put_back
 from ..guard.restore_model import unharmed
 from ..rows.owners import NeedsWeighing, loss_weights
+from ..rows.plain_linear import PlainLinear
 from ..rows.value_proof import ValueProof
 from ..sketching.sinks import Sink
 from .batches import count_examples
@@ -137,14 +138,14 @@ def _forward_and_back(
     reached: Set[str],
 ) -> None:
     proof = ValueProof(batch, count_examples(batch), tracer.body.parameters) if prove else None
-    tracer.proof = proof
+    tracer.proof, tracer.linear = proof, PlainLinear(proof) if proof else None
     named = tracer.by_name
     watching = proof.watching() if proof else nullcontext()
-    with torch.enable_grad(), tracer.meter.watching(), watching, named or nullcontext():
+    with torch.enable_grad(), tracer.meter.watching(), watching, tracer.linear or nullcontext(), named or nullcontext():
         losses = loss(model, batch)
     if named:
         named.end_forward()
-    n, tracer.proof = _examples(losses), None
+    n, tracer.proof, tracer.linear = _examples(losses), None, None
     if ids and len(ids) != n:
         raise ValueError(
             f"ids must name each of the {n} examples, got {len(ids)}; if they come from the batch, the loss must give "

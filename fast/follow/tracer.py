@@ -24,6 +24,7 @@ from sdi.errors import CoverageError
 from ..guard.arena import Arena
 from ..guard.memory import Meter
 from ..guard.second_run import SecondOutputs
+from ..rows.plain_linear import PlainLinear
 from ..rows.row_proof import OPAQUE, RowProof
 from ..rows.row_rules import UNKNOWN, Block
 from ..rows.value_proof import ValueProof
@@ -64,6 +65,7 @@ class Tracer(Delivery):
         self.early_calls: Counter[str] = Counter()  # before the first step
         self.wrapped: dict[nn.Module, Any] = {}  # the forwards that recompute has put in place
         self.proof: ValueProof | None = None
+        self.linear: PlainLinear | None = None  # where there is a proof
         self.by_name: ByName | None = None
         self.second_outputs = SecondOutputs()
         self._units = 0  # calls of units that will be run again, of which one is within another
@@ -87,7 +89,9 @@ class Tracer(Delivery):
                 if unit.route == BY_NAME:
                     continue
                 on_unit, native = partial(self._on_unit, unit), unit.native is not None
-                on(unit.module.register_forward_hook(on_unit, prepend=native, with_kwargs=True))
+                on(unit.module.register_forward_hook(on_unit, prepend=native, with_kwargs=True, always_call=native))
+                if type(unit.module) is nn.Linear and native:
+                    on(unit.module.register_forward_pre_hook(self._on_linear))
                 if not native:
                     on(unit.module.register_forward_pre_hook(self._on_begin, prepend=True, with_kwargs=True))
             for unit in self.plan.absorbed:
@@ -303,8 +307,14 @@ class Tracer(Delivery):
                 self.proof.enter_call()
             self._open.append((Call(module, args, kwargs), LeftBehind(list(module.modules()))))
 
+    def _on_linear(self, module: nn.Linear, args: Any) -> None:
+        if self.linear is not None and not self._busy:
+            self.linear.enter(module, args)
+
     def _on_unit(self, unit: Unit, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-        if self._busy:
+        if self.linear is not None and type(module) is nn.Linear:
+            self.linear.leave(module, output)
+        if self._busy or output is None:  # after an exception, which goes on
             return None
         if self.counting:
             self.count_calls(unit.parameters)

@@ -110,6 +110,19 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             stack.enter_context(self)
             yield
 
+    @property
+    def follows_plainly(self) -> bool:
+        """Whether no replayed call is going on, or has made anything."""
+        return not self._in_call and not self._inner
+
+    def made(self, y: Tensor, mark: Mark, parameters: Iterable[Tensor | None]) -> None:
+        """An operation that was not seen has made y, of these parameters among others."""
+        self.dtypes.add(y.dtype)
+        for p in parameters:
+            if p is not None and (name := self._parameters.get(p.untyped_storage()._cdata)) is not None:
+                self.uses[name] += 1
+        self._marks[self._number(y.untyped_storage())] = mark
+
     def enter_call(self) -> None:
         """A module that is served by replay is called: its outputs are followed, and nothing else that it makes."""
         self._in_call = True
@@ -122,7 +135,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def keeps_apart(self, losses: Tensor) -> bool:
         """Whether each loss is proven to depend on its own example alone."""
-        mark = self._mark(losses)
+        mark = self.mark(losses)
         return not self.escaped and isinstance(mark, Tag) and self._find(losses, mark) == (0, 1)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -194,7 +207,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         known = self._known.get(found := tuple(key))
         if known is None:
             answers = self._answers(kind, args, kwargs, outs)
-            known = self._known[found] = [self._tag(y, answer) for y, answer in zip(outs, answers, strict=True)]
+            known = self._known[found] = [self.tag(y, answer) for y, answer in zip(outs, answers, strict=True)]
         return known
 
     def _answers(self, kind: _Kind, args: Any, kwargs: Any, outs: list[Tensor]) -> list[Answer]:
@@ -213,7 +226,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return [self._operand(x) for x in value]
         if not isinstance(value, Tensor):
             return value
-        mark = self._mark(value)
+        mark = self.mark(value)
         at = self._find(value, mark) if isinstance(mark, Tag) else None
         if at is None and isinstance(mark, Tag):
             raise _Unplaced
@@ -221,10 +234,16 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _counts(self, x: Any) -> bool:
         """Whether it is the constant 0, 1, ..., n - 1."""
-        constant = isinstance(x, Tensor) and x.shape == (self.n,) and x.dtype is torch.long and self._mark(x) is None
+        constant = isinstance(x, Tensor) and x.shape == (self.n,) and x.dtype is torch.long and self.mark(x) is None
         return constant and torch.equal(x, torch.arange(self.n, device=x.device))
 
-    def _tag(self, y: Tensor, answer: Answer) -> Mark:
+    def place(self, x: Tensor) -> At | None:
+        """The axis that examples are counted along, if they are, and how many places in a row are one's."""
+        mark = self.mark(x)
+        return self._find(x, mark) if isinstance(mark, Tag) else None
+
+    def tag(self, y: Tensor, answer: Answer) -> Mark:
+        """What the storage of y holds, where examples are as `answer` says."""
         if answer == MIXED:
             return MIXED
         axis, inner = answer
@@ -252,7 +271,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _joined(self, y: Tensor, mark: Mark) -> Mark:
         """Of a storage of which a part, y, was written over."""
-        old = self._mark(y)
+        old = self.mark(y)
         if isinstance(old, Tag):
             constant = mark is EQUAL and self._find(y, old) is not None  # the same for all examples
             return old if constant or mark == old else MIXED
@@ -265,7 +284,8 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
         steps = tuple(step * size for step in x.stride())
         return find_examples(tuple(x.shape), steps, int(x.storage_offset()) * size, tag, self.n)
 
-    def _mark(self, x: Tensor) -> Mark:
+    def mark(self, x: Tensor) -> Mark:
+        """Of the storage of a tensor."""
         return self._marks.get(x.untyped_storage()._cdata)
 
     def _mark_input(self, x: Tensor) -> None:
@@ -286,7 +306,7 @@ class ValueProof(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _reading(self, original: Any) -> Any:
         def read(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-            self.escaped |= self._mark(x) not in (None, EQUAL)
+            self.escaped |= self.mark(x) not in (None, EQUAL)
             return original(x, *args, **kwargs)
 
         return read
