@@ -242,6 +242,23 @@ def plan(
 
 
 @app.command()
+def million(
+    examples: Annotated[int, typer.Option(min=1, help="Training examples of the store.")] = 1_000_000,
+    folder: Annotated[Path, typer.Option(help="Where to make the store: 52 GB, deleted in the end.")] = Path(".bench"),
+    quick: Quick = False,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    """A million examples of the 135.1M model at 32 loop steps: planned, then written of random features, and ranked."""
+    from .commands.million import measure_million
+    from .work.cases import gpt
+
+    check_folder("--folder", folder)
+    case, count = (gpt(3, True, seed), 600) if quick else (gpt(32, seed=seed), examples)
+    run(lambda tell: measure_million(case, count, folder, tell, seed), json, None, quick)
+
+
+@app.command()
 def ranks(rounds: Rounds = 5, quick: Quick = False, seed: Seed = 0, json: Json = None) -> None:
     """Two ranks of a torch.distributed job, a thread each, against one process with two threads."""
     from .commands.ranks import measure_ranks, ranks_work

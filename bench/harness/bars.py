@@ -104,6 +104,12 @@ BARS_OF_PLAN = tuple(
     for end, sense, bound in (("highest", "<=", 1.25), ("lowest", ">=", 0.75))
 )
 
+BARS_OF_MILLION = tuple(
+    Bar(f"a million examples, planned / taken {what}, from {end}", f"planned {what}", what, sense, bound)
+    for what, low, high in (("disk", 1.0, 1.0), ("writing", 0.75, 1.25), ("ranking", 0.75, 1.25))
+    for end, sense, bound in (("above", "<=", high), ("below", ">=", low))
+)
+
 BARS_OF_RANKS = (Bar("two ranks, a thread each / one process, two threads", "two ranks", "one process", "<=", 1.1),)
 
 

@@ -1,7 +1,7 @@
 """`python -m sdi.bench.mutants`: writes, runs and lists mutants; a run that was stopped goes on.
 
---only TEXT: files whose path holds it. --jobs N: processes at once. --fresh: forget what was found before. --list: run
-nothing, only list what is known.
+--only TEXT: files whose path holds it. --since REVISION: functions that have changed since then. --jobs N: processes at
+once. --fresh: forget what was found before. --list: run nothing, only list what is known. Of a part nothing is written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .kernels import kernel_mutants, run_kernels
 from .mutant import Mutant, modules, mutants_of
 from .report import reasons, report
 from .run import OPTIONS, Collected, Outcomes, Tell, check_controls, run_at_import, run_in_place
+from .since import changed_since
 from .watch import signature
 
 TESTS = (
@@ -57,6 +58,7 @@ QUICK, SLOW = 0.5, 10.0  # CPU seconds of tests that a mutant is shown at first,
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sdi.bench.mutants", description=__doc__)
     parser.add_argument("--only", default="", metavar="TEXT")
+    parser.add_argument("--since", default="", metavar="REVISION")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--list", action="store_true")
@@ -72,13 +74,16 @@ def main() -> None:
     paths = [path for path in modules(top) if given.only in path]
     mutants = [one for path in paths for one in mutants_of(top, path, home / "written")]
     mutants += [one for one in kernel_mutants(top) if given.only in one.path]
+    if given.since:
+        changed = changed_since(top, given.since, [*paths, FILE])
+        mutants = [one for one in mutants if (one.path, one.function) in changed]
     print(f"{len(mutants)} mutants of {len({one.path for one in mutants})} files", flush=True)
     file = home / "outcomes.jsonl"
     if not given.list:
         _warm()
         _in_fork(lambda: _in_place(top, home, file, mutants, given.jobs))
         _imported(top, home, file, mutants, given.jobs)
-    raise SystemExit(0 if report(top, mutants, Outcomes(file).of, write=not given.only) else 1)
+    raise SystemExit(0 if report(top, mutants, Outcomes(file).of, write=not (given.only or given.since)) else 1)
 
 
 def _warm() -> None:

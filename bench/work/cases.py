@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,6 +64,20 @@ class Case:
     @classmethod
     def from_dict(cls, case: dict[str, Any]) -> Case:
         return cls(**{**case, "config": LoopedConfig(**case["config"])})
+
+
+class Batches:
+    """n examples in batches of the case's size, made when they are read."""
+
+    def __init__(self, case: Case, n: int, name: str) -> None:
+        self.case, self.n, self.name = case, n, name
+
+    def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
+        size = self.case.examples
+        for start in range(0, self.n, size):
+            ids = [f"{self.name}-{k}" for k in range(start, min(start + size, self.n))]
+            batch = self.case.batch(start + (10**6 if self.name == "q" else 0))
+            yield {"id": ids, **{key: x[: len(ids)] for key, x in batch.items()}}
 
 
 def gpt(tau: int = 8, quick: bool = False, seed: int = 0) -> Case:

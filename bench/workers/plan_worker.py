@@ -24,22 +24,8 @@ from sdi.run.fill import Job, Side, fill
 from sdi.run.resident_memory import give_back, start_peak, status
 
 from ..harness.machine import THREADS
-from ..work.cases import Batch, Case
+from ..work.cases import Batches, Case
 from .serve import serve
-
-
-class Batches:
-    """n examples in batches of the case's size, made when they are read."""
-
-    def __init__(self, case: Case, n: int, name: str) -> None:
-        self.case, self.n, self.name = case, n, name
-
-    def __iter__(self) -> Iterator[Batch | dict[str, Any]]:
-        size = self.case.examples
-        for start in range(0, self.n, size):
-            ids = [f"{self.name}-{k}" for k in range(start, min(start + size, self.n))]
-            batch = self.case.batch(start + (10**6 if self.name == "q" else 0))
-            yield {"id": ids, **{key: x[: len(ids)] for key, x in batch.items()}}
 
 
 class Numbers:

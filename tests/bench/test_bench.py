@@ -260,6 +260,16 @@ def test_the_stream_is_timed_against_the_bare_product(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.glob("stream-*")) == ["stream-300x32-0"]
 
 
+@pytest.mark.slow
+def test_the_store_of_a_million_is_planned_to_the_byte_and_deleted(tmp_path: Path) -> None:
+    run("million", "--quick", "--folder", tmp_path / "here", "--json", tmp_path / "m.json")
+    found = Record.load(tmp_path / "m.json")
+    assert found.figures["planned disk"] == found.figures["disk"]
+    assert found.figures["disk"][0] > 600 * 256  # a byte a number, for 600 examples
+    assert all(min(values) > 0 for values in found.figures.values())
+    assert list((tmp_path / "here").iterdir()) == []
+
+
 class Forked:
     """A worker of `sdi-bench ranks` in a forked process, which need not import torch again."""
 

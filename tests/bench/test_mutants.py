@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 from types import CodeType, FunctionType
 
@@ -17,6 +18,7 @@ from sdi.bench.mutants.live import changed_functions, import_instead, living_fun
 from sdi.bench.mutants.mutant import Mutant, modules, mutants_of
 from sdi.bench.mutants.report import report
 from sdi.bench.mutants.run import Outcomes
+from sdi.bench.mutants.since import changed_since
 from sdi.scores import estimated_error
 from sdi.sketch.shipped.sparse import SparseSketch
 from sdi.sketch.variance_factor import coincidence, tensor_sketch_factor
@@ -151,3 +153,24 @@ def test_the_bar_needs_a_reason_for_every_survivor(tmp_path: Path, capsys: pytes
     assert report(tmp_path, mutants, outcomes)
     assert "x1 is None already" in (tmp_path / "docs/results/mutants/README.md").read_text()
     assert not report(tmp_path, mutants, {**outcomes, mutants[1].key: "survived"})
+
+
+def test_only_functions_whose_code_has_changed_are_run_again(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
+
+    (tmp_path / "a.py").write_text('X = 1\n\n\nclass A:\n    def f(self):\n        """Says."""\n        return 1\n\n'
+                                   "    def g(self):\n        return 2\n")  # fmt: skip
+    (tmp_path / "k.h").write_text("1\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "a")
+    assert changed_since(tmp_path, "HEAD", ["a.py", "k.h"]) == set()
+    source = (tmp_path / "a.py").read_text()
+    (tmp_path / "a.py").write_text(source.replace("Says", "Says more").replace("return 2", "return 3  # why"))
+    (tmp_path / "k.h").write_text("2\n")
+    (tmp_path / "new.py").write_text("def h():\n    pass\n")
+    changed = {("a.py", "A.g"), ("k.h", "kernel"), ("new.py", "module"), ("new.py", "h")}
+    assert changed_since(tmp_path, "HEAD", ["a.py", "k.h", "new.py"]) == changed
+    with pytest.raises(SystemExit, match="must be a revision of this checkout, got 'nowhere'"):
+        changed_since(tmp_path, "nowhere", ["a.py"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from sdi.sketch.shipped.count_and_tensor import CountSketch, TensorSketch
 BARS = ("bound", "estimated")
 
 
-def gpt(length: int, trained: bool) -> sdi.Features:
+def gpt(length: int, trained: bool, n: int = 10) -> sdi.Features:
     config = sdi.LoopedConfig.looped_gpt(
         vocab=32, classes=32, d=32, heads=2, tau=3, prelude=0, core=1, coda=0, length=length
     )
@@ -41,10 +42,10 @@ def gpt(length: int, trained: bool) -> sdi.Features:
         fast.token_cross_entropy(model, batch(32)).mean().backward()
         optimiser.step()
     optimiser.zero_grad(set_to_none=True)
-    return fast.featurize(model.double(), fast.token_cross_entropy, batch(10), loop=config.loop(), audit="off")
+    return fast.featurize(model.double(), fast.token_cross_entropy, batch(n), loop=config.loop(), audit="off")
 
 
-def parity() -> sdi.Features:
+def parity(n: int = 10) -> sdi.Features:
     from safetensors.torch import load_file
 
     settings, checkpoints = room("experiments.parity").pretrained()
@@ -52,15 +53,16 @@ def parity() -> sdi.Features:
     model = fast.LoopedTransformer(settings.model_config())
     model.load_state_dict(load_file(checkpoints[-1]))
     rng = np.random.default_rng(0)
-    strings = ["".join(rng.choice(["0", "1"], length)) for length in (3, 4, 4, 5, 5, 6, 6, 7, 7, 8)]
+    lengths = [(3, 4, 4, 5, 5, 6, 6, 7, 7, 8)[k % 10] + k // 10 for k in range(n)]
+    strings = ["".join(rng.choice(["0", "1"], length)) for length in lengths]
     batch = batches.make_batch(list(dict.fromkeys(strings)))
     return fast.featurize(model.double(), batches.loss, batch, loop=settings.model_config().loop(), audit="off")
 
 
 MODELS = {
-    "one": lambda: gpt(1, True),
-    "few": lambda: gpt(8, True),
-    "untrained": lambda: gpt(8, False),
+    "one": partial(gpt, 1, True),
+    "few": partial(gpt, 8, True),
+    "untrained": partial(gpt, 8, False),
     "parity": parity,
 }
 
