@@ -1,7 +1,8 @@
 """Replay: a training run carried out, with a digest of its weights after every update, so that no replay can stray.
 
-States are kept every so many updates, about sqrt(K) of them; those between are made again when they are asked for. With
-a file, a run that was killed goes on from the last state written to it, and one that is done is read.
+All states are kept where they are small; else one every so many updates, about sqrt(K) of them, and those between are
+made again when they are asked for. With a file, a run that was killed goes on from the last state written to it, and
+one that is done is read.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from .batch_gradient import batch_gradient
 from .placed import Placed, Vector
 from .state_file import SAVE_EVERY, digest, read_states, write_states
 from .update import State, first_state, seen_by_queries, update
+
+HELD_BYTES = 64 << 20  # of states: where all of a window's take no more, none of them need be made again
+CHECKED = 4  # every so many updates are made again all the same, to see that training replays
 
 Tell = Callable[[int, int], None]  # updates done, of how many
 NOT_ALIKE = (
@@ -86,7 +90,7 @@ class Replay(Stepper):
         super().__init__(run)
         self.first = first
         check_first_update(run, self.placed)
-        self.stride = max(1, math.isqrt(run.updates - first))
+        self.stride = 1  # updates from one kept state to the next; settled when a state is known
         self.marks: dict[int, State] = {}
         self.digests: list[bytes] = []
         self.seconds, self.timed = 0.0, 0
@@ -97,6 +101,8 @@ class Replay(Stepper):
     def _carry_out(self, file: Path | None, tell: Tell) -> None:
         run, done, saved = self.run, len(self.digests), time.monotonic()
         state = self.marks.pop(done) if done else first_state(run, self.placed.vector())
+        if (run.updates - self.first) * state.nbytes > HELD_BYTES:
+            self.stride = max(1, math.isqrt(run.updates - self.first))
         with unharmed(self.placed.model):
             self._check_kept(done)
             began = time.process_time()
@@ -135,11 +141,13 @@ class Replay(Stepper):
 
     def backwards(self) -> Iterator[tuple[int, State]]:
         """(k, the state before update k) for every update from the last to `first`, replayed from the kept states."""
-        for mark in sorted(self.marks, reverse=True):
-            stop = min(mark + self.stride, self.run.updates)
+        marks = sorted(self.marks)
+        for mark, stop in reversed(list(zip(marks, [*marks[1:], self.run.updates], strict=True))):
             states = [self.marks[mark]]
             for k in range(mark, stop - 1):
                 states.append(self.checked(k, states[-1]))
+            if stop == mark + 1 and mark % CHECKED == 0:
+                self.checked(mark, states[0])
             yield from ((mark + i, states[i]) for i in reversed(range(len(states))))
 
     def checked(self, k: int, state: State) -> State:

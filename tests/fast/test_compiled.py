@@ -276,3 +276,15 @@ def test_passes_multiply_to_m_and_every_frequency_is_somewhere(m: int) -> None:
         assert m // prod(split) in (1, 2, 4, 8)
         assert m % prod(split) == 0
         assert sorted(native.frequencies(m, split).tolist()) == list(range(m))
+
+
+@needs_compiled
+@pytest.mark.parametrize("route", ["fft", "gemm"])
+@pytest.mark.parametrize("elsewhere", [0, 1, 2])
+def test_kernels_refuse_a_tensor_on_another_device(elsewhere: int, route: str) -> None:
+    tables = compiled(TensorSketch.draw((3, 2), 16), torch.float32)
+    given = [torch.zeros(1, 16), torch.zeros(1, 4, 3), torch.zeros(1, 4, 2)]
+    given[elsewhere] = given[elsewhere].to("meta")
+    where = ", ".join("meta" if k == elsewhere else "cpu" for k in range(3))
+    with pytest.raises(RuntimeError, match=f"for tensors on the CPU, got {where}; set SDI_NATIVE=0"):
+        getattr(tables, f"add_by_{route}")(*given, Workspace(CPU, 1 << 20))

@@ -159,3 +159,13 @@ def test_a_gradient_outside_the_loop_has_a_place_of_its_own_with_one_step_too() 
     assert not values.any()
     assert outside is not None
     assert (outside == 1).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("where", ["cpu", "meta"])
+def test_numbers_are_kept_in_the_type_and_on_the_device_asked_for(where: str, dtype: torch.dtype) -> None:
+    sketch = SketchMap.keep({"w": (2, 3)})
+    acc = Accumulator(sketch, True, dtype, torch.device(where))
+    acc.open(2, 4)
+    assert acc.values is not None
+    assert (acc.values.shape, acc.values.dtype, acc.values.device.type) == ((2, 4, 6), dtype, where)

@@ -55,12 +55,18 @@ def test_training_is_that_of_torch_bit_for_bit(case: str, dtype: torch.dtype) ->
     assert torch.equal(ours, torch.cat([p.flatten() for p in theirs]))
 
 
+@pytest.mark.parametrize("held", [0, 1 << 20])  # bytes: none is enough for all states, or the other is
 @pytest.mark.parametrize("first", [0, 5, UPDATES - 1])
-def test_states_come_backwards_from_the_kept_ones(first: int) -> None:
+def test_states_come_backwards_from_the_kept_ones(first: int, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sdi.fast.training.replay.HELD_BYTES", held)
     replay = training.Replay(make_run("adam"), first)
+    made: list[int] = []
+    monkeypatch.setattr(replay, "next", lambda k, *state: made.append(k) or training.Replay.next(replay, k, *state))
     states = dict(replay.backwards())
     assert list(states) == list(range(UPDATES - 1, first - 1, -1))
-    assert len(replay.marks) <= 2 * np.sqrt(UPDATES - first) + 1
+    most = np.sqrt(UPDATES - first)
+    assert len(replay.marks) <= 2 * most + 1 if held == 0 else len(replay.marks) == UPDATES - first
+    assert len(made) <= (UPDATES - first if held == 0 else 1 + (UPDATES - first) // 4)
     for k in states:
         after = replay.next(k, states[k])
         assert torch.equal(after, states.get(k + 1, replay.last))
@@ -135,13 +141,15 @@ def test_unrecorded_random_numbers_are_refused_before_training() -> None:
         training.Replay(make_run(model=lambda: make_net(seed=random.randrange(10**9))))
 
 
-def test_the_first_update_that_differs_is_named() -> None:
+@pytest.mark.parametrize("held", [0, 1 << 20])
+def test_the_first_update_that_differs_is_named(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sdi.fast.training.replay.HELD_BYTES", held)
     calls = 0
 
     def drifting(model: Any, batch: Any) -> Any:
         nonlocal calls
         calls += 1
-        return square_loss(model, batch) * (1.001 if calls > UPDATES + 10 else 1.0)
+        return square_loss(model, batch) * (1.001 if calls > UPDATES + 3 else 1.0)
 
     replay = training.Replay(make_run(loss=drifting))
     with pytest.raises(sdi.AuditError, match=r"weights after update \d+ \(from 0\) differ"):

@@ -23,6 +23,7 @@ AT_ONCE = 16
 # Under Adam's root, at least: the derivative of a root of 0 is infinite, and where a parameter has no gradient the
 # Trainer's products are then not a number, which it takes for no influence at all: all scores are 0.
 LEAST_ROOT = 1e-30
+MOMENTS = ("mu", "nu")  # as torchopt calls Adam's
 
 
 def losses(model: Any, data: Example) -> Tensor:
@@ -115,7 +116,7 @@ def keywords(data: Example, weights: Tensor) -> dict[str, Tensor]:
 def magic(run: RunOnDisk) -> Tensor:
     """The derivative through the window's updates, by bergson's Trainer and its products, with torchopt's Adam.
 
-    Training is carried out again from the first weights, and must arrive at ours.
+    Training through the window is carried out again, from the weights and moments before it, and must arrive at ours.
     """
     trainers, torchopt = importlib.import_module("bergson.magic.trainer"), importlib.import_module("torchopt")
     torch.set_default_dtype(torch.float64)  # torchopt's bias correction is of the default type
@@ -126,7 +127,9 @@ def magic(run: RunOnDisk) -> Tensor:
         eps=o["eps"],
         eps_root=max(o["eps_root"], LEAST_ROOT),
     )
-    trainer, state = trainers.Trainer.initialize(Weighted(run.model(0)), optimiser)
+    trainer, state = trainers.Trainer.initialize(Weighted(run.model(run.first)), optimiser)
+    state.opt_state = before_window(state.opt_state, run, sorted(state.params))
+    state.detach_()
     n, updates, states = len(run.train[0]), len(run.rates), []
     weights = torch.ones(n, dtype=torch.float64, requires_grad=True)
 
@@ -135,9 +138,8 @@ def magic(run: RunOnDisk) -> Tensor:
         tokens, targets, mask, readout = (x[rows] for x in run.train)
         return keywords((tokens, targets, mask, readout), weights[rows])
 
-    for k in range(updates):
-        if k >= run.first:
-            states.append(state.to("cpu"))
+    for k in range(run.first, updates):
+        states.append(state.to("cpu"))
         state = trainer.step(state, inputs(k))
         state.detach_()
     ours = run.weights(updates)
@@ -148,6 +150,28 @@ def magic(run: RunOnDisk) -> Tensor:
     for query in run.queries:
         found.append(_pulled_back(trainer, trainers.BackwardState, state, states, weights, query, inputs, run.first))
     return -torch.stack(found, dim=1)  # positive where an example lowers the loss
+
+
+def before_window(part: Any, run: RunOnDisk, names: list[str]) -> Any:
+    """torchopt's state of Adam with the moments and counts that there are before the window's first update.
+
+    names: of the parameters, in the order in which torchopt lists their leaves.
+    """
+    if not hasattr(part, "_fields"):
+        return type(part)(before_window(x, run, names) for x in part) if type(part) in (tuple, list) else part
+    new = {}
+    for field in part._fields:
+        old = getattr(part, field)
+        if field in MOMENTS:
+            moments = run.moments(MOMENTS.index(field))
+            of = {name: moments[name.removeprefix("inner.")] for name in names}
+            new[field] = {name: of[name] for name in old} if isinstance(old, dict) else type(old)(of.values())
+        elif field == "count":
+            counts = (torch.full_like(x, run.first) for x in (old.values() if isinstance(old, dict) else old))
+            new[field] = dict(zip(old, counts, strict=True)) if isinstance(old, dict) else type(old)(counts)
+        else:
+            new[field] = before_window(old, run, names)
+    return part._replace(**new)
 
 
 def _pulled_back(

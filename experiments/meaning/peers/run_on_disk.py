@@ -50,7 +50,13 @@ class RunOnDisk:
 
     def weights(self, mark: int) -> dict[str, Tensor]:
         """The weights after so many updates, by parameter name."""
-        begins = f"weights.{mark}."
+        return self._named(f"weights.{mark}.")
+
+    def moments(self, k: int) -> dict[str, Tensor]:
+        """The optimiser's moments number k before the window's first update, by parameter name."""
+        return self._named(f"moments.{k}.")
+
+    def _named(self, begins: str) -> dict[str, Tensor]:
         return {name.removeprefix(begins): x for name, x in self.tensors.items() if name.startswith(begins)}
 
     def model(self, mark: int) -> Any:
@@ -91,8 +97,10 @@ def on_disk(run: TrainingRun, settings: Settings, runs: Path) -> RunOnDisk:
     tensors: dict[str, Tensor] = {}
     for mark in [0, first, *marks]:
         state = replay.last if mark == run.updates else _state(replay, mark)
-        named = replay.placed.named(state[0])
-        tensors |= {f"weights.{mark}.{name}": x.detach().clone() for name, x in named.items()}
+        tensors |= _named(f"weights.{mark}", replay, state[0])
+        if mark == first:
+            for k in range(run.optimiser.moments):
+                tensors |= _named(f"moments.{k}", replay, state[1 + k])
     every = _with_readout(task_of(settings).train(settings), config.tau)
     places = {i: k for k, i in enumerate(every["id"])}
     order = torch.tensor([places[i] for i in run.ids])
@@ -109,6 +117,10 @@ def on_disk(run: TrainingRun, settings: Settings, runs: Path) -> RunOnDisk:
         marks=marks,
         tensors=tensors,
     )
+
+
+def _named(begins: str, replay: Any, vector: Tensor) -> dict[str, Tensor]:
+    return {f"{begins}.{name}": x.detach().clone() for name, x in replay.placed.named(vector).items()}
 
 
 def _with_readout(batch: Batch, tau: int) -> Batch:
