@@ -13,7 +13,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ from ..harness.record import Record, Table
 from ..work.cases import Batches, Case
 
 TIMED, QUERIES = 3, 8  # batches of training examples that the plan may time; queries
-DTYPE = "int8"
+DTYPE: Final = "int8"
 
 
 def measure_million(case: Case, examples: int, folder: Path, tell: Progress, seed: int = 0) -> Record:

@@ -23,20 +23,23 @@ def predicted_effects(derivative: Float[Array, "n q slots"], weights: Float[Arra
     return np.einsum("rn,nqt->rqt", weights - 1, derivative)
 
 
-def agreement(predicted: Float[Array, "R q slots"], real: Float[Array, "R q slots"]) -> float:
-    """The cosine between predicted and real effects, slot by slot, averaged over the slots that have effects.
+def agreement(predicted: Float[Array, "R q slots"], real: Float[Array, "R q slots"], noise: float = 0.0) -> float:
+    """The cosine between predicted and real effects in the slot where it is least, of those that have effects.
 
-    1 if every prediction is right up to a factor, about 0 if predictions say nothing.
+    1 if every prediction is right up to a factor, about 0 if predictions say nothing of one of the slots: a mean over
+    slots would hide it.
+
+    noise: effects up to this size are none.
 
     >>> x = np.random.default_rng(0).normal(size=(4, 3, 2))
     >>> round(agreement(x, x), 6), agreement(x, -x) < -0.99
     (1.0, True)
     """
-    alive = np.abs(real).max(axis=(0, 1)) > 0
+    alive = np.abs(real).max(axis=(0, 1)) > noise
     if not alive.any():
         return 0.0
     p, r = _unit(predicted[..., alive]), _unit(real[..., alive])
-    return float((p * r).sum(axis=(0, 1)).mean())
+    return float((p * r).sum(axis=(0, 1)).min())
 
 
 def _unit(x: Float[Array, "R q slots"]) -> Float[Array, "R q slots"]:

@@ -30,6 +30,7 @@ from sdi.version import __version__
 
 PART = 0.5  # the weight of examples in the small real changes
 SHARE = 0.05  # of the examples in each of them
+ROUNDINGS = 100  # roundings of a loss: real effects up to so many are none
 SHORTEST = 4  # updates of the shortest window that is tried
 
 
@@ -135,13 +136,15 @@ def _measure(
     training, run = room("fast.training"), replay.run
     changes = [Change.leave_out(g, PART) for g in random_groups(run.ids, probes, SHARE)]
     weights = np.stack([change.vector(run.ids) for change in changes])
+    losses = gradients.losses.abs()
+    noise = ROUNDINGS * float(losses.max()) * float(np.finfo(str(losses.dtype).removeprefix("torch.")).eps)
     found: dict[int, float] = {}
     for window in sorted(by_window, reverse=True):
         tell = counting(f"small real changes in {window} updates", progress)
         made = training.retrain_all(replay, changes, run.updates - window, folder, 1, tell)
         swapped = [training.swap_effects(run, replay.placed, replay.weights, w, queries, together) for w in made]
         real = np.stack([s.by_slot if split else s.whole[:, None] for s in swapped])
-        found[window] = agreement(predicted_effects(by_window[window], weights), real)
+        found[window] = agreement(predicted_effects(by_window[window], weights), real, noise)
         if found[window] >= ENOUGH:
             break
     end = np.maximum(pulled.norms[-1], 1e-300)

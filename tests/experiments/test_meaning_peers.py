@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
+from sdi.backends import room
 from sdi.experiments.meaning import configuration
 from sdi.experiments.meaning.peers import PEERS, by_bergson, peer_scores, scores
 from sdi.experiments.meaning.peers.run_on_disk import PARTS, RunOnDisk, logits_of, mean_over_tokens, on_disk
 from sdi.experiments.meaning.tasks import task_of
 from sdi.experiments.meaning.training import training_run
 
+training: Any = room("fast.training")
 SETTINGS = replace(configuration("smoke").tasks[0], updates=6, window=4, checkpoints=2)
 
 
@@ -45,6 +47,31 @@ def test_the_run_on_disk_has_the_losses_of_training(told: tuple[Any, RunOnDisk, 
                 torch.testing.assert_close(mean_over_tokens(logits_of(made, data), data), wanted, rtol=1e-12, atol=0)
         for asked, batch in zip(disk.queries, task_of(SETTINGS).queries(SETTINGS), strict=True):
             torch.testing.assert_close(asked[PARTS.index("tokens")], batch["tokens"])
+
+
+@pytest.mark.slow
+def test_bergsons_training_begins_with_our_moments(told: tuple[Any, RunOnDisk, Path]) -> None:
+    """In torchopt's state, which lists leaves by sorted name, or by name."""
+    run, disk, _ = told
+    replay = training.Replay(run, disk.first)
+    state = replay.state_before(disk.first)
+    wanted = [replay.placed.named(row) for row in state[1:]]
+    names = sorted(f"inner.{name}" for name in wanted[0])
+    nothing = [torch.zeros(()) for _ in names]
+    begun: Any = by_bergson.before_window(
+        ((AdamState(nothing, dict.fromkeys(names), nothing),),), run=disk, names=names
+    )
+    ((made,),) = begun
+    assert all(torch.equal(x, wanted[0][n.removeprefix("inner.")]) for x, n in zip(made.mu, names, strict=True))
+    assert all(torch.equal(x, wanted[1][n.removeprefix("inner.")]) for n, x in made.nu.items())
+    assert {float(x) for x in made.count} == {float(disk.first)}
+    assert any(x.any() for x in made.mu)
+
+
+class AdamState(NamedTuple):
+    mu: Any
+    nu: Any
+    count: Any
 
 
 def test_modules_of_steps_have_the_name_of_the_looped_one() -> None:

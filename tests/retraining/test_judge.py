@@ -80,6 +80,10 @@ def test_smoothness_of_straight_and_of_random_answers() -> None:
     assert agreement(half, 3 * half) == pytest.approx(1)
     assert agreement(1e300 * half, 1e-300 * half) == pytest.approx(1)
     assert agreement(half, np.zeros_like(half)) == 0
+    wrong_at_one = np.concatenate([half, half, -half], axis=2)
+    assert agreement(np.concatenate([half] * 3, axis=2), wrong_at_one) == pytest.approx(-1)  # no mean hides it
+    faint = np.concatenate([half, -1e-9 * half], axis=2)
+    assert agreement(np.concatenate([half, half], axis=2), faint, noise=1e-7) == pytest.approx(1)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
 from importlib import import_module
@@ -11,6 +12,10 @@ import numpy as np
 import torch
 
 from .run_on_disk import RunOnDisk
+
+MOST_BYTES = (
+    10 << 30
+)  # of address space: a way that takes more fails by itself, and no other process for want of memory
 
 
 def main(folder: Path, name: str, file: Path) -> None:
@@ -34,4 +39,5 @@ def main(folder: Path, name: str, file: Path) -> None:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
