@@ -130,8 +130,8 @@ def _telling(say: Callable[[str], None], what: str) -> Tell:
 
 def _horizon(run: TrainingRun, settings: Settings, runs: Path, tell: Tell) -> dict[str, Any]:
     result = through_training(
-        run, task_of(settings).queries(settings), mode="tracin", window=settings.window, together=True, beyond=True,
-        folder=runs, progress=tell,
+        run, task_of(settings).queries(settings), window=settings.window, together=True, beyond=True, folder=runs,
+        progress=tell,
     )  # fmt: skip
     return dict(result.info["horizon"])
 

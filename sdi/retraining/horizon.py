@@ -1,7 +1,7 @@
 """Smoothness: does the derivative through training predict what small real changes do, and how far back does it?
 
 Training need not be smooth in the weights of examples: across a sudden change of what is learned, derivatives grow
-without bound and predict nothing. So a few groups of examples are left out in part, for real, and compared.
+without bound and predict nothing. So a few groups of examples are left out, for real, and compared.
 """
 
 from __future__ import annotations

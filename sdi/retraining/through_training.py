@@ -28,7 +28,7 @@ from sdi.retraining.retrain import carried_out
 from sdi.retraining.training_run import TrainingRun, check_run
 from sdi.version import __version__
 
-PART = 0.5  # the weight of examples in the small real changes
+PART = 0.0  # the weight of examples in the small real changes: they are left out wholly, as LDS does
 SHARE = 0.05  # of the examples in each of them
 ROUNDINGS = 100  # roundings of a loss: real effects up to so many are none
 SHORTEST = 4  # updates of the shortest window that is tried

@@ -175,7 +175,7 @@ def test_step_gradients_are_the_engines_and_a_model_that_hides_weights_is_found_
 
 @pytest.mark.slow
 def test_scores_beyond_the_smooth_horizon_are_refused() -> None:
-    smooth = make_run("sgd", rate=0.05)
+    smooth = make_run("sgd", rate=0.01)
     result = sdi.through_training(smooth, QUERY)
     assert result.info["horizon"]["smooth"] == UPDATES
     assert result.info["horizon"]["agreements"][-1] > 0.95
