@@ -28,7 +28,7 @@ def horizons_section(found: list[dict[str, Any]]) -> str:
         "## What lengthens the smooth horizon\n",
         "The same parity training with one setting changed. The horizon is the longest of the windows "
         f"{longest}, {longest // 2}, {longest // 4}, ... in which the derivative agrees (cosine of at least 0.9) with "
-        f"what really happens when random groups are left out by half. One number for each seed; {longest} means at "
+        f"what really happens when random groups are left out. One number for each seed; {longest} means at "
         "least that many.\n",
         table(
             ("training", "smooth horizon, updates", f"agreement in {longest}", f"growth of adjoints over {longest}",
