@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def judge_task(
         for name, result in made.items():
             scores[name].append(result)
         each.append({"seed": seed, "horizon": horizon, **_seed_figures(settings, run, seed, window, place, made, tell)})
-    others, failed = _peers(runs, settings, places, each, say) if peers else ({}, {})
+    others, failed = _peers(runs, replace(settings, window=window), places, each, say) if peers else ({}, {})
     every: dict[str, Any] = {**scores, **others}
     of = {"settings": settings.to_dict(), "seeds": list(seeds), "scores": list(every), "window": window}
 
