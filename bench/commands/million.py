@@ -36,6 +36,7 @@ from ..harness.record import Record, Table
 from ..work.cases import Batches, Case
 
 TIMED, QUERIES = 3, 8  # batches of training examples that the plan may time; queries
+MILLION = 1_000_000
 DTYPE: Final = "int8"
 
 
@@ -50,8 +51,9 @@ def measure_million(case: Case, examples: int, folder: Path, tell: Progress, see
         file = Path(scratch) / "step-0.safetensors"
         save_file(model.state_dict(), file)
         asked: dict[str, Any] = {"checkpoints": str(file), "eta": [0.1], "train": train, "query": query}
-        plan = sdi.plan(model, loss=loss, loop=loop, **asked, examples=examples, settings=settings, progress=tell)
-        (planned,) = plan.sizes
+        sizes = (examples, MILLION)
+        plan = sdi.plan(model, loss=loss, loop=loop, **asked, examples=sizes, settings=settings, progress=tell)
+        planned, million = plan.sizes
         free = shutil.disk_usage(scratch).free
         if planned.disk_bytes > free:
             raise ValueError(
@@ -79,10 +81,12 @@ def measure_million(case: Case, examples: int, folder: Path, tell: Progress, see
         clock = f"{did.wall:,.0f} s, {disk / did.wall / 1e6:,.0f} MB/s"
         rows.append([what, f"{will.cpu:,.0f} s", f"{did.cpu:,.0f} s", f"{will.cpu / did.cpu:.3f}", clock])
     for what, amount in (
-        ("features, CPU time", f"{(planned.cpu_seconds or 0) / 86400:,.1f} days"),
-        ("memory of a process that makes them", f"{(planned.memory_bytes or 0) / 1e9:.1f} GB"),
+        ("disk", f"{million.disk_bytes / 1e9:.1f} GB"),
+        ("features, CPU time", f"{(million.cpu_seconds or 0) / 86400:,.1f} days"),
+        ("ranking, CPU time", f"{million.score_cpu_seconds or 0:,.0f} s"),
+        ("memory of a process that makes features", f"{(million.memory_bytes or 0) / 1e9:.1f} GB"),
     ):
-        rows.append([what, amount, "", "", ""])
+        rows.append([f"{MILLION:,} examples: {what}", amount, "", "", ""])
     return Record(
         kind="million",
         settings={
