@@ -13,9 +13,8 @@ import torch
 
 from .run_on_disk import RunOnDisk
 
-MOST_BYTES = (
-    10 << 30
-)  # of address space: a way that takes more fails by itself, and no other process for want of memory
+# Of address space: a way that takes more fails by itself, and no other process for want of memory.
+MOST_BYTES = 10 << 30
 
 
 def main(folder: Path, name: str, file: Path) -> None:
