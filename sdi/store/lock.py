@@ -20,8 +20,9 @@ import re
 import socket
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from sdi.errors import StoreError
@@ -32,6 +33,8 @@ from sdi.store.share import Share
 LOCK = "lock"
 PART_LOCK = re.compile(r"lock\.part-(\d+)-of-(\d+)")
 IN_PARTS = b"parts"  # what stands in `lock` while several processes share it
+PATIENCE = 1.0  # seconds that one of several waits for another, which holds the lock alone while it tidies up
+TRIES = 100  # to lock in a folder that others delete
 BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 _held: set[int] = set()
@@ -40,19 +43,36 @@ _changing = threading.RLock()  # taken while a lock is, so that no fork falls be
 
 @contextmanager
 def hold_store(folder: Path, share: Share) -> Iterator[Callable[[], bool]]:
-    """Hold the lock of a store, for a process that fills it alone or for one of several. Yields what `locked` does."""
-    if share.n == 1:
-        with locked(folder / LOCK) as is_ours:
+    """Make the folder and hold the lock of its store, for a process that fills it alone or for one of several.
+
+    Yields what `locked` does.
+    """
+    with ExitStack() as held:
+        is_ours = _begin(folder, share.n > 1, held)
+        if share.n == 1:
             yield is_ours
-        return
-    own = part_lock(folder, share)
-    with locked(folder / LOCK, shared=True) as is_ours, locked(own, what=f"{share} of store {folder} is being made"):
+            return
+        own = part_lock(folder, share)
+        held.enter_context(locked(own, what=f"{share} of store {folder} is being made"))
         try:
             _refuse_other_parts(folder, share)
             yield is_ours
         finally:
             if is_ours():
                 own.unlink(missing_ok=True)
+
+
+def _begin(folder: Path, shared: bool, held: ExitStack) -> Callable[[], bool]:
+    """Enter `locked` of the store's lock. Another process may have made the folder and, writing nothing, delete it."""
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return held.enter_context(locked(folder / LOCK, shared))
+        except FileNotFoundError:
+            if tries == TRIES:
+                raise
 
 
 def part_lock(folder: Path, share: Share) -> Path:
@@ -133,10 +153,22 @@ def _named(path: Path) -> tuple[str, str]:
 
 
 def _take(path: Path, shared: bool, what: str) -> int:
+    until = time.monotonic() + (PATIENCE if shared else 0)
+    while (handle := _try(path, shared, what or f"store {path.parent} is being written", until)) is None:
+        time.sleep(PATIENCE / 50)
+    return handle
+
+
+def _try(path: Path, shared: bool, what: str, until: float) -> int | None:
+    """The open file, locked; None if another holds it and it is not yet the time `until`, then StoreError."""
     with _changing:
         handle = _open(path)
         try:
-            _lock(handle, path, shared, what or f"store {path.parent} is being written")
+            if not _lock(handle, path, shared):
+                if time.monotonic() >= until:
+                    raise StoreError(f"{what} {_by_whom(handle)}, or use another folder")
+                os.close(handle)
+                return None
         except BaseException:
             os.close(handle)
             raise
@@ -160,20 +192,22 @@ def _open(path: Path) -> int:
     return handle
 
 
-def _lock(handle: int, path: Path, shared: bool, what: str) -> None:
+def _lock(handle: int, path: Path, shared: bool) -> bool:
+    """Whether the lock could be taken now."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system: the last writer wins
-        return
+        return True
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in BUSY:
-            raise StoreError(
-                f"{path} cannot be locked: {error.strerror}; use a folder on a file system with locks (an NFS mount "
-                "without them has the option nolock)"
-            ) from None
-        raise StoreError(f"{what} {_by_whom(handle)}, or use another folder") from None
+        if error.errno in BUSY:
+            return False
+        raise StoreError(
+            f"{path} cannot be locked: {error.strerror}; use a folder on a file system with locks (an NFS mount "
+            "without them has the option nolock)"
+        ) from None
+    return True
 
 
 def _by_whom(handle: int) -> str:

@@ -21,6 +21,7 @@ int8, each parameter's part of each step has a scale.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -116,7 +117,6 @@ class Store:
             with self.writing():  # alone, to clear away; the others wait for it
                 pass
         new = share.first([p for p in (self.path, *self.path.parents) if not p.exists()])
-        self.path.mkdir(parents=True, exist_ok=True)
         try:
             with hold_store(self.path, share) as is_ours:
                 try:
@@ -308,19 +308,28 @@ class Store:
         return self.path / "manifest.json"
 
     def _join(self) -> None:
-        """Use the manifest at the path, if there is one; refused if it is another store's or no store's folder."""
+        """Use the manifest at the path, if there is one; refused if it is another store's or no store's folder.
+
+        The folder is read before the manifest is looked for, as another process may begin the store meanwhile: a
+        manifest is written before all else, so what stood there without one stays without one.
+        """
+        others = self._others()
         if self._manifest.is_file():
             old = read_manifest(self.path)
             refuse_other(old, self.manifest, self.path)
             self.manifest = old
-        elif self.path.is_dir():
-            others = [p.name for p in self.path.iterdir() if p.name not in OURS and not OF_PARTS.fullmatch(p.name)]
-            if others:
-                raise StoreError(
-                    f"{self.path} is not a store and not empty (it holds {min(others)!r}); give a new folder"
-                )
-        elif self.path.exists():
-            raise StoreError(f"{self.path} is a file, not a store; give a folder")
+        elif others:
+            raise StoreError(f"{self.path} is not a store and not empty (it holds {min(others)!r}); give a new folder")
+
+    def _others(self) -> list[str]:
+        """The names in the folder that are not those of files that stand there before it is a store."""
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return []
+        except NotADirectoryError:
+            raise StoreError(f"{self.path} is a file, not a store; give a folder") from None
+        return [name for name in names if name not in OURS and not OF_PARTS.fullmatch(name)]
 
 
 def find_row(rows: Mapping[str, Row], i: str, side: str) -> Row:
