@@ -41,8 +41,8 @@ def _measure(settings: Settings, seed: int, tell: Callable[[Any], None]) -> dict
     run = training_run(settings, seed)
     queries = task_of(settings).queries(settings)
     result = through_training(
-        run, queries, mode="tracin", window=min(settings.window, run.updates), together=True, probes=PROBES,
-        beyond=True, progress=tell,
+        run, queries, window=min(settings.window, run.updates), together=True, probes=PROBES, beyond=True,
+        progress=tell,
     )  # fmt: skip
     losses = result.arrays[LOSS][0]
     return {"horizon": result.info["horizon"], "cost": result.info["cost"], "losses": losses.tolist()}
