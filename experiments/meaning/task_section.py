@@ -85,14 +85,21 @@ def _times(x: float) -> str:
 
 def _seeds(task: dict[str, Any]) -> str:
     rows = []
-    for seed in task["seeds"]:
+    by_seed = task["judgement"]["scores"][DERIVATIVE]["by_run"]
+    for seed, lds in zip(task["seeds"], by_seed, strict=True):
         h = seed["horizon"]
         tried = ", ".join(f"{w}: {a:.2f}" for w, a in zip(h["windows"], h["agreements"], strict=True))
         losses = ", ".join(f"{x:.3g}" for x in seed["losses"])
         rows.append(
-            (str(seed["seed"]), share(seed["accuracy"]), losses, str(h["smooth"]), tried, f"{h['growth'][-1]:.2g}")
-        )
-    heads = ("seed", "right", "query losses", "smooth horizon", "agreement by window", "growth of adjoints")
+            (
+                str(seed["seed"]), share(seed["accuracy"]), losses, str(h["smooth"]), tried, f"{h['growth'][-1]:.2g}",
+                " ".join(_short(x) for x in lds[1:]),
+            )
+        )  # fmt: skip
+    heads = (
+        "seed", "right", "query losses", "smooth horizon", "agreement by window", "growth of adjoints",
+        "LDS of the derivative by step",
+    )  # fmt: skip
     return table(heads, rows)
 
 
@@ -125,8 +132,10 @@ def verdict(task: dict[str, Any]) -> str:
     if not known:
         return f"{said}. No step stands out.\n"
     value, low, t = min(known)
+    by_run = task["judgement"]["scores"][DERIVATIVE]["by_run"]
+    in_one = min(row[t] for row in by_run for _, _, t in known if row[t] is not None)
     met = "**met**" if value >= BAR else "**not met**"
     return (
         f"{said}: {met} with {seeds_text(task)}, at {len(known)} of {len(clear)} steps that stand out. The lowest is "
-        f"{value:.3f}, at step {t}; its interval begins at {low:.2f}.\n"
+        f"{value:.3f}, at step {t}; its interval begins at {low:.2f}. The lowest of one seed is {in_one:.2f}.\n"
     )

@@ -94,8 +94,16 @@ def show_judgement(console: Console, found: sdi.Judgement) -> None:
         f"metasmoothness {found.smoothness:.2f}"
     )
     console.print(plain_table(heads, rows, right=heads[1:]))
+    if len(found.effects) > 1:  # a mean may hide one
+        lowest = "; ".join(f"{name} {_lowest(judged)}" for name, judged in found.scores.items())
+        console.print(f"lowest LDS in one run: {escape(lowest)}")
     for note in found.notes:
         console.print(f"[yellow]note[/] {escape(note)}")
+
+
+def _lowest(judged: sdi.Judged) -> str:
+    value, run, step = judged.lowest
+    return "none" if np.isnan(value) else f"{value:.2f} (run {run + 1}, {f'step {step}' if step else 'whole loss'})"
 
 
 def _short(interval: Interval, column: int) -> str:

@@ -21,6 +21,7 @@ from sdi.retraining.linear_datamodelling import (
     Interval,
     check_runs,
     lds,
+    lds_of_each,
     noise_ceiling,
     predicted_by_scores,
     query_loss_difference,
@@ -41,6 +42,15 @@ class Judged:
     lds: Interval  # of the whole loss: one column
     steps: Interval | None  # of each loop step; None if the score has no steps
     qld: Interval | None  # of the whole loss, if it was asked for
+    by_run: Float[Array, "runs c"]  # LDS in each training run: of the whole loss, then of each step
+
+    @property
+    def lowest(self) -> tuple[float, int, int]:
+        """The lowest LDS in one run, that run's place, and the step, 0 being the whole loss. A mean may hide it."""
+        if np.isnan(self.by_run).all():
+            return float("nan"), 0, 0
+        run, step = np.unravel_index(np.nanargmin(self.by_run), self.by_run.shape)
+        return float(self.by_run[run, step]), int(run), int(step)
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,10 @@ class Judgement:
         """As plain values, for JSON; NaN, where nothing varies, is None."""
         return {
             "scores": {
-                name: {key: _plain(getattr(judged, key)) for key in ("lds", "steps", "qld")}
+                name: {
+                    **{key: _plain(getattr(judged, key)) for key in ("lds", "steps", "qld")},
+                    "by_run": [_finite(row) for row in judged.by_run],
+                }
                 for name, judged in self.scores.items()
             },
             "ceiling": _plain(self.ceiling),
@@ -137,13 +150,14 @@ def _judge_one(
     predicted = [
         predicted_by_scores(whole[..., None], e.weights) for (whole, _), e in zip(arrays, effects, strict=True)
     ]
-    whole = lds(predicted, [e.whole[..., None] for e in effects], seed)
-    steps = None
+    real = [e.whole[..., None] for e in effects]
+    whole, by_run, steps = lds(predicted, real, seed), lds_of_each(predicted, real), None
     if all(by_step is not None for _, by_step in arrays):
         known = [by_step for _, by_step in arrays if by_step is not None]
         guessed = [predicted_by_scores(s, e.weights) for s, e in zip(known, effects, strict=True)]
         steps = lds(guessed, [e.steps for e in effects], seed)
-    return Judged(whole, steps, qld)
+        by_run = np.concatenate([by_run, lds_of_each(guessed, [e.steps for e in effects])], axis=1)
+    return Judged(whole, steps, qld, by_run)
 
 
 def _qld(
@@ -232,6 +246,8 @@ def _notes(straight: float, effects: Sequence[Effects]) -> tuple[str, ...]:
 def _plain(interval: Interval | None) -> dict[str, Any] | None:
     if interval is None:
         return None
-    return {
-        key: [None if not np.isfinite(x) else float(x) for x in values] for key, values in interval._asdict().items()
-    }
+    return {key: _finite(values) for key, values in interval._asdict().items()}
+
+
+def _finite(values: Iterable[float]) -> list[float | None]:
+    return [float(x) if np.isfinite(x) else None for x in values]

@@ -77,6 +77,14 @@ def lds(predicted: Sequence[Float[Array, "R q c"]], real: Sequence[Float[Array, 
     return Interval(value, low, high)
 
 
+def lds_of_each(
+    predicted: Sequence[Float[Array, "R q c"]], real: Sequence[Float[Array, "R q c"]]
+) -> Float[Array, "seeds c"]:
+    """The mean LDS over queries, seed by seed. predicted, real: effects, one array for each seed of training."""
+    pairs = zip(predicted, real, strict=True)
+    return np.stack([_mean(spearman(np.asarray(a, np.float64), np.asarray(b, np.float64))) for a, b in pairs])
+
+
 def noise_ceiling(real: Sequence[Float[Array, "R q c"]], seed: int = 0) -> Interval:
     """How well retraining predicts itself: LDS between the real effects of every two seeds with the same runs.
 

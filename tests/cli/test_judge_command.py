@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,9 @@ def test_scores_are_judged_from_the_command_line(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, command)
     assert "metasmoothness" in shown.output
     assert "(another seed)" in shown.output
+    assert re.search(
+        r"lowest LDS in one run: through-training \d\.\d\d \(run [12], (step \d|whole loss)\); mine", shown.output
+    )
 
 
 @pytest.mark.parametrize(

@@ -112,10 +112,15 @@ def test_noise_is_what_another_order_does_and_no_less_than_rounding(tmp_path: Pa
 def test_the_verdict_counts_only_steps_that_stand_out() -> None:
     def task(lowest: float, noise: float) -> dict[str, Any]:
         steps = {"value": [0.99, lowest], "low": [0.9, 0.1], "high": [1.0, 1.0]}
-        judgement = {"scores": {DERIVATIVE: {"steps": steps}}, "sizes": [[1.0, 1e-3, 1e-3]]}
+        judgement = {
+            "scores": {DERIVATIVE: {"steps": steps, "by_run": [[0.9, 0.99, lowest - 0.2]]}},
+            "sizes": [[1.0, 1e-3, 1e-3]],
+        }
         return {"judgement": judgement, "seeds": [{"noise": [[1e-9, 1e-9, noise]]}], "smooth": True}
 
     assert "**met** with 1 seed, at 2 of 2" in verdict(task(0.95, 1e-9))
+    assert "The lowest of one seed is 0.75" in verdict(task(0.95, 1e-9))
+    assert "The lowest of one seed is 0.99" in verdict(task(0.95, 1e-3))
     assert "**not met** with 1 seed, at 2 of 2" in verdict(task(0.85, 1e-9))
     assert "**met** with 1 seed, at 1 of 2" in verdict(task(0.85, 1e-3))
     assert "No window is smooth" in verdict({**task(0.95, 1e-9), "smooth": False})

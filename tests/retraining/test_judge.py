@@ -112,6 +112,10 @@ def test_the_derivative_is_judged_better_than_noise_whole_and_at_every_step(tmp_
     assert judged.smoothness > 0.9
     assert judged.ceiling is not None
     assert judged.to_dict()["scores"]["derivative"]["lds"]["value"] == best.lds.value.tolist()
+    assert best.by_run.shape == (2, 4)
+    np.testing.assert_allclose(best.by_run.mean(axis=0), [*best.lds.value, *best.steps.value])
+    assert best.lowest == (best.by_run.min(), *np.unravel_index(best.by_run.argmin(), (2, 4)))
+    assert judged.scores["called"].by_run.shape == (2, 1)
     alone = sdi.judge(runs[0], QUERY, {"file": tmp_path / "derivative.safetensors"}, groups=16, share=0.1)
     assert alone.scores["file"].lds.value[0] > 0.9
 
