@@ -19,6 +19,10 @@ class Cost(NamedTuple):
         """The n-th part."""
         return Cost(self.wall / n, self.cpu / n)
 
+    def times(self, n: float) -> Cost:
+        """So many times as much."""
+        return Cost(self.wall * n, self.cpu * n)
+
     def over(self, other: Cost) -> Cost:
         """What is more than `other`; not below zero."""
         return Cost(max(0.0, self.wall - other.wall), max(0.0, self.cpu - other.cpu))

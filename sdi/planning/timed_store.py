@@ -19,7 +19,7 @@ from sdi.store.features import Features
 from sdi.store.store import Store
 
 POINT = Checkpoint(path=Path("plan"), eta=1.0, fingerprint="0" * 64)
-SHARD_BYTES = 16 << 20  # of features in a shard of such a store, if a real one's is larger
+SHARD_BYTES = 64 << 20  # of features in a shard of such a store, if a real one's is larger
 ROWS, SHARDS = 1024, (3, 9)  # so many rows, in at least and at most so many shards
 MOST_QUERIES, ROUNDS = 8, 3
 
@@ -61,22 +61,24 @@ def time_store(
         return TimedStore(write, None, None, Cost())
     more = (shards_of[1] - 1) * rows["train"]
 
-    def slope(count: int) -> tuple[Cost, Cost]:
-        """A training row more for so many queries; and what there is beside the rows of the smaller store."""
+    def row_for(count: int) -> Cost:
+        """A training row more for so many queries. One answer each: reading more costs more where shards are many."""
         names = [f"query-0-{j}" for j in range(count)]
-        few, many = (_least([partial(_rank, path, names)] * ROUNDS) for path in stores)
-        row = many.over(few).per(more)
-        return row, few.over(Cost(row.wall * rows["train"], row.cpu * rows["train"]))
+        few, many = _least([partial(_rank, path, names, 1) for path in stores])
+        return many.over(few).per(more)
 
     names = [f"query-0-{j}" for j in range(asked)]
     cold = timed(partial(_rank, stores[0], names))[1]
-    one, beside = slope(1)
+    few, many = _least([partial(_rank, path, names) for path in stores])
+    one = row_for(1)
+    several = one if asked == 1 else row_for(asked)
+    beside = many.over(several.times(shards_of[1] * rows["train"]))
+    begin = cold.over(few)
     if asked == 1:
-        return TimedStore(write, one, beside, cold.over(beside))
-    several, beside = slope(asked)
+        return TimedStore(write, one, beside, begin)
     each = several.over(one).per(asked - 1)
     row = Cost(*(a + b * (queries - 1) for a, b in zip(one, each, strict=True)))
-    return TimedStore(write, row, beside.per(asked), cold.over(beside))
+    return TimedStore(write, row, beside.per(asked), begin)
 
 
 def _write(store: Store, side: TimedSide, rows: int, number: int) -> Cost:
@@ -93,10 +95,11 @@ def _write(store: Store, side: TimedSide, rows: int, number: int) -> Cost:
     return timed(lambda: store.append(POINT.key, side.side, Features.concatenate(parts), contents))[1]
 
 
-def _rank(path: Path, queries: list[str]) -> None:
-    stream_top(Store(path), [POINT], queries)  # opened anew: shards are checked again
+def _rank(path: Path, queries: list[str], k: int = 10) -> None:
+    stream_top(Store(path), [POINT], queries, k)  # opened anew: shards are checked again
 
 
-def _least(turns: list[Callable[[], None]]) -> Cost:
-    costs = [timed(turn)[1] for turn in turns]
-    return Cost(min(c.wall for c in costs), min(c.cpu for c in costs))
+def _least(turns: list[Callable[[], None]]) -> list[Cost]:
+    """What each costs, the least of several rounds in turn."""
+    rounds = [[timed(turn)[1] for turn in turns] for _ in range(ROUNDS)]
+    return [Cost(min(c.wall for c in costs), min(c.cpu for c in costs)) for costs in zip(*rounds, strict=True)]
