@@ -14,7 +14,7 @@ from .settings import Settings
 from .tasks import task_of
 from .training import training_run
 
-PROBES = 2  # small real changes in each window
+PROBES = 4  # small real changes in each window, as `through_training` makes by itself
 
 
 def smooth_horizons(

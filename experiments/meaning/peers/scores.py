@@ -50,6 +50,7 @@ PEERS: dict[str, Any] = {  # environments that they run in
         BERGSON,
     ),
 }  # fmt: skip
+MOST_GIB = 10  # of memory that one may take
 LONGEST = 900  # seconds that one may take; training through the window takes less than one
 
 
@@ -85,7 +86,15 @@ def peer_scores(
 def _made(name: str, folder: Path, file: Path) -> dict[str, Any]:
     """Runs a worker that writes the file; {"seconds": of CPU} or {"error": the last line that it said}."""
     part = file.with_suffix(".part")
-    command = [sys.executable, "-m", "sdi.experiments.meaning.peers.worker", str(folder), name, str(part)]
+    command = [
+        sys.executable,
+        "-m",
+        "sdi.experiments.meaning.peers.worker",
+        str(folder),
+        name,
+        str(part),
+        str(MOST_GIB << 30),
+    ]
     path = os.pathsep.join(filter(None, [str(PEERS[name].install()), os.environ.get("PYTHONPATH")]))
     one_thread = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     try:
@@ -100,7 +109,8 @@ def _made(name: str, folder: Path, file: Path) -> dict[str, Any]:
         return {"error": f"not done after {LONGEST} s"}
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"stopped with {done.returncode}"]
-        return {"error": lines[-1][:300]}
+        full = "allocate memory" in lines[-1] or "MemoryError" in lines[-1]
+        return {"error": f"it takes more than {MOST_GIB} GiB of memory" if full else lines[-1][:300]}
     write_whole(file, part.read_bytes())
     part.unlink()
     return {"seconds": float(done.stdout.split()[-1])}

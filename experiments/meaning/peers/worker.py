@@ -1,4 +1,4 @@
-"""One way of one library, alone in a process: python -m sdi.experiments.meaning.peers.worker FOLDER NAME FILE."""
+"""One way of one library, alone in a process: python -m sdi.experiments.meaning.peers.worker FOLDER NAME FILE BYTES."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ import numpy as np
 import torch
 
 from .run_on_disk import RunOnDisk
-
-# Of address space: a way that takes more fails by itself, and no other process for want of memory.
-MOST_BYTES = 10 << 30
 
 
 def main(folder: Path, name: str, file: Path) -> None:
@@ -38,5 +35,6 @@ def main(folder: Path, name: str, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+    most = int(sys.argv[4])  # bytes of address space: a way that takes more fails by itself, and nothing else does
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
