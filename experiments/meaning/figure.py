@@ -28,6 +28,7 @@ def _task(task: dict[str, Any]) -> Any:
             continue
         steps, low, high = (_numbers(judged["steps"][key]) for key in ("value", "low", "high"))
         at = np.arange(1, len(steps) + 1)
+        right.set_xticks(at)
         bold = name == DERIVATIVE
         (line,) = right.plot(at, steps, marker="o", ms=3, lw=2.5 if bold else 1.2, label=name)
         if bold:
