@@ -151,13 +151,14 @@ def label_bytes(passes: int) -> int:
 def _ranking(found: Measured, queries: int, kind: str) -> Formula | None:
     if found.store.row is None or found.store.query is None or found.settings.repeats > 1:
         return None
-    C, begin = len(found.keys), getattr(found.store.begin, kind)
+    C = len(found.keys)
+    begin, query, answer = (getattr(x, kind) for x in (found.store.begin, found.store.query, found.store.answer))
     return Formula(
         (
             Term(
                 "to check and score a training example", _times(C, "n"), lambda n: C * n, getattr(found.store.row, kind)
             ),
-            once("to begin, and for the queries", begin + C * queries * getattr(found.store.query, kind)),
+            once("to begin, and for the queries", begin + queries * (answer + C * query)),
         ),
         seconds_text,
     )

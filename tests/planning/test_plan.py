@@ -85,7 +85,9 @@ def measured(**changes) -> Measured:
         )
         for name, f, each in (("train", features, 3.0), ("query", steps, 5.0))
     }
-    store = TimedStore({"train": Cost(1.0, 1.0), "query": Cost(2.0, 1.0)}, Cost(0.01, 0.01), Cost(0.5, 0.5), Cost(4.0))
+    store = TimedStore(
+        {"train": Cost(1.0, 1.0), "query": Cost(2.0, 1.0)}, Cost(0.01, 0.01), Cost(0.5, 0.5), Cost(4.0), Cost(0.3, 0.2)
+    )
     known = {"finding": Cost(7.0, 1.0), "loading": Cost(10.0, 1.0), "pilot": None, "keys": ("a", "b")}
     settings = sdi.Settings(m=4, shard=5)
     fixed = {"held_bytes": 10**6, "pass_bytes": 1000, "manifest_bytes": 77, "numbers": 4, "timed_on": "cpu"}
@@ -116,7 +118,7 @@ def test_cpu_time_is_of_all_processes_and_memory_of_one():
 
 def test_ranking_passes_all_rows_by_at_each_checkpoint():
     size = predict(measured(), [60], 3, 1, "cpu", True).sizes[0]
-    assert size.score_seconds == pytest.approx(4 + 2 * 60 * 0.01 + 2 * 3 * 0.5)
+    assert size.score_seconds == pytest.approx(4 + 2 * 60 * 0.01 + 3 * (0.3 + 2 * 0.5))
 
 
 def test_of_a_device_that_is_not_here_no_time_is_guessed():
