@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from sdi.arguments import number, some_of
 from sdi.files import expand
+from sdi.inputs.batches import read_batches
 from sdi.result.result import Result, load
 from sdi.retraining.change import Change, random_groups
 from sdi.retraining.effects import Effects
@@ -122,6 +123,8 @@ def judge(
     common: dict[str, Any] = {
         "window": window, "together": together, "folder": folder, "processes": processes, "progress": progress,
     }  # fmt: skip
+    q = len(queries) if together else sum(len(batch.ids) for batch in read_batches(queries, "query"))
+    opened = {name: [_open(given, r, name, run, q) for r, run in enumerate(each)] for name, given in scores.items()}
     ids = sorted(each[0].ids)
     chosen = random_groups(ids, groups, share, seed)
     halves = chosen[: max(4, groups // 10)]
@@ -132,8 +135,8 @@ def judge(
         metasmoothness(e.by_slot[groups:], e.by_slot[: len(halves)]) for e in both
     ]))  # fmt: skip
     arrays = {
-        name: [_as_arrays(given, r, name, run, effects[r]) for r, run in enumerate(each)]
-        for name, given in scores.items()
+        name: [_as_arrays(one, name, run, e) for one, run, e in zip(of, each, effects, strict=True)]
+        for name, of in opened.items()
     }
     dropped: dict[str, Interval] = {}
     if qld is not None:
@@ -141,7 +144,8 @@ def judge(
         dropped = _qld(each[0], queries, wholes, FEWEST, qld, seed, common)
     judged = {name: _judge_one(of, effects, dropped.get(name), seed) for name, of in arrays.items()}
     ceiling = noise_ceiling([_columns(e) for e in effects], seed) if len(effects) > 1 else None
-    return Judgement(judged, ceiling, straight, tuple(effects), _notes(straight, effects))
+    notes = (*_notes(straight, effects), *_beyond_horizon(opened))
+    return Judgement(judged, ceiling, straight, tuple(effects), notes)
 
 
 def _judge_one(
@@ -181,32 +185,45 @@ def _columns(effects: Effects) -> Float[Array, "R q c"]:
     return np.concatenate([effects.whole[..., None], effects.steps], axis=2)
 
 
-def _as_arrays(given: Any, place: int, name: str, run: TrainingRun, effects: Effects) -> tuple[Array, Array | None]:
-    """(whole scores, scores of steps or None), in the order of the run's examples and queries."""
+def _open(given: Any, place: int, name: str, run: TrainingRun, q: int) -> Result | Array:
+    """One run's scores, a result or an array; refused before anything is retrained if they are of other examples."""
     if isinstance(given, (list, tuple)):
         if len(given) <= place:
             raise ValueError(f"scores {name!r} must be given for each run, got {len(given)}")
         given = given[place]
     if isinstance(given, Callable):  # type: ignore[arg-type]
         given = given(run)
-    if isinstance(given, (str, Path)):
-        given = _read(expand(given))
-    n, q, tau = len(run.ids), len(effects.query_ids), effects.steps.shape[2]
+    given = _read(expand(given)) if isinstance(given, (str, Path)) else given
+    if isinstance(given, Result):
+        _check_labels(given, name, "train", run.ids)
+        return given
+    array = np.asarray(given, dtype=np.float64)
+    if array.ndim not in (2, 3) or array.shape[:2] != (len(run.ids), q):
+        n = len(run.ids)
+        raise ValueError(f"scores {name!r} must have shape {(n, q)} or ({n}, {q}, steps), got {array.shape}")
+    return array
+
+
+def _as_arrays(given: Result | Array, name: str, run: TrainingRun, effects: Effects) -> tuple[Array, Array | None]:
+    """(whole scores, scores of steps or None), in the order of the run's examples and queries."""
     if isinstance(given, Result):
         return _of_result(given, name, run, effects)
-    array = np.asarray(given, dtype=np.float64)
-    if array.shape == (n, q):
-        return array, None
-    if array.shape != (n, q, tau):
-        raise ValueError(f"scores {name!r} must have shape {(n, q)} or {(n, q, tau)}, got {array.shape}")
-    return array.sum(axis=2), array
+    if given.ndim == 2:
+        return given, None
+    wanted = (*given.shape[:2], effects.steps.shape[2])
+    if given.shape != wanted:
+        raise ValueError(f"scores {name!r} must have shape {wanted[:2]} or {wanted}, got {given.shape}")
+    return given.sum(axis=2), given
+
+
+def _check_labels(result: Result, name: str, dim: str, wanted: Iterable[str]) -> None:
+    missing = set(wanted) - {str(i) for i in result.labels[dim]}
+    if missing:
+        raise ValueError(f"scores {name!r} lack {len(missing)} of the {dim} examples, {sorted(missing)[0]!r} first")
 
 
 def _of_result(result: Result, name: str, run: TrainingRun, effects: Effects) -> tuple[Array, Array | None]:
-    for dim, wanted in (("train", run.ids), ("query", effects.query_ids)):
-        missing = set(wanted) - {str(i) for i in result.labels[dim]}
-        if missing:
-            raise ValueError(f"scores {name!r} lack {len(missing)} of the {dim} examples, {sorted(missing)[0]!r} first")
+    _check_labels(result, name, "query", effects.query_ids)
     rows = [result.position("train", i) for i in run.ids]
     columns = [result.position("query", i) for i in effects.query_ids]
     total = result.tracin_values[np.ix_(rows, columns)]
@@ -241,6 +258,23 @@ def _notes(straight: float, effects: Sequence[Effects]) -> tuple[str, ...]:
             f"the queries' losses bend: step-swap effects differ from first order by {max(bent):.0%} of their size"
         )
     return tuple(notes)
+
+
+def _beyond_horizon(opened: Mapping[str, Sequence[Any]]) -> list[str]:
+    """A note on each derivative that was taken through more updates than it predicts small real changes through."""
+    notes = []
+    for name, of in opened.items():
+        infos = [(place, given.info) for place, given in enumerate(of, 1) if isinstance(given, Result)]
+        asked = [(place, info["horizon"], info["window"]) for place, info in infos if info.get("horizon")]
+        short = [
+            f"{horizon['smooth']} of {window} in run {k}" for k, horizon, window in asked if horizon["smooth"] < window
+        ]
+        if short:
+            notes.append(
+                f"{name} goes back further than it predicts small real changes ({', '.join(short)} updates): its "
+                "figures cannot be expected to be high; take a window as short as that"
+            )
+    return notes
 
 
 def _plain(interval: Interval | None) -> dict[str, Any] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,14 @@ def test_the_derivative_is_judged_better_than_noise_whole_and_at_every_step(tmp_
     np.testing.assert_allclose(best.by_run.mean(axis=0), [*best.lds.value, *best.steps.value])
     assert best.lowest == (best.by_run.min(), *np.unravel_index(best.by_run.argmin(), (2, 4)))
     assert judged.scores["called"].by_run.shape == (2, 1)
+    assert judged.notes == ()
+    far = replace(derivative[1], info={**derivative[1].info, "horizon": {"smooth": 3}})
+    far.save(tmp_path / "far.safetensors")
+    files = {"far": [tmp_path / "derivative.safetensors", tmp_path / "far.safetensors"]}
+    (note,) = sdi.judge(runs, QUERY, files, groups=16, share=0.1, folder=tmp_path / "runs").notes
+    assert note.startswith(
+        f"far goes back further than it predicts small real changes (3 of {far.info['window']} in run 2 up"
+    )
     alone = sdi.judge(runs[0], QUERY, {"file": tmp_path / "derivative.safetensors"}, groups=16, share=0.1)
     assert alone.scores["file"].lds.value[0] > 0.9
 
@@ -128,12 +138,17 @@ def test_the_derivative_is_judged_better_than_noise_whole_and_at_every_step(tmp_
         ({"qld": 0.0}, "qld must be a share"),
         (
             {"scores": {"odd": np.zeros((2, 2))}},
-            r"scores 'odd' must have shape \(12, 3\) or \(12, 3, 3\), got \(2, 2\)",
+            r"scores 'odd' must have shape \(12, 3\) or \(12, 3, steps\), got \(2, 2\)",
         ),
         ({"scores": {"odd": "nowhere.npy"}}, "cannot be read"),
+        ({"scores": {"odd": []}}, "'odd' must be given for each run, got 0"),
+        ({"scores": {"odd": np.zeros((12, 3))}, "together": True}, r"must have shape \(12, 2\)"),
     ],
 )
-def test_bad_input_is_refused(arguments: dict[str, Any], words: str) -> None:
+def test_bad_input_is_refused_before_anything_is_retrained(
+    arguments: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["sdi.retraining.judge"], "retrain", pytest.fail)
     given = {"scores": {}, "groups": 10, **arguments}
     with pytest.raises(ValueError, match=words):
         sdi.judge(make_run(), QUERY, given.pop("scores"), **given)
