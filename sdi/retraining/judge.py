@@ -264,17 +264,23 @@ def _beyond_horizon(opened: Mapping[str, Sequence[Any]]) -> list[str]:
     """A note on each derivative that was taken through more updates than it predicts small real changes through."""
     notes = []
     for name, of in opened.items():
-        infos = [(place, given.info) for place, given in enumerate(of, 1) if isinstance(given, Result)]
-        asked = [(place, info["horizon"], info["window"]) for place, info in infos if info.get("horizon")]
-        short = [
-            f"{horizon['smooth']} of {window} in run {k}" for k, horizon, window in asked if horizon["smooth"] < window
+        infos = [given.info if isinstance(given, Result) else {} for given in of]
+        found = [
+            (run, info["horizon"]["smooth"], info["window"]) for run, info in enumerate(infos, 1) if _has_horizon(info)
         ]
+        short = [f"{smooth} of {window} in run {run}" for run, smooth, window in found if smooth < window]
         if short:
             notes.append(
                 f"{name} goes back further than it predicts small real changes ({', '.join(short)} updates): its "
                 "figures cannot be expected to be high; take a window as short as that"
             )
     return notes
+
+
+def _has_horizon(info: Mapping[str, Any]) -> bool:
+    """Whether a result says how far back it predicts: a derivative that was probed. A file may say anything."""
+    horizon = info.get("horizon")
+    return isinstance(horizon, dict) and all(type(x) is int for x in (horizon.get("smooth"), info.get("window")))
 
 
 def _plain(interval: Interval | None) -> dict[str, Any] | None:

@@ -126,6 +126,8 @@ def test_the_derivative_is_judged_better_than_noise_whole_and_at_every_step(tmp_
     assert note.startswith(
         f"far goes back further than it predicts small real changes (3 of {far.info['window']} in run 2 up"
     )
+    odd = [replace(one, info={"horizon": {"smooth": "\x1b[2J"}, "window": "z"}) for one in derivative]
+    assert sdi.judge(runs, QUERY, {"odd": odd}, groups=16, share=0.1, folder=tmp_path / "runs").notes == ()
     alone = sdi.judge(runs[0], QUERY, {"file": tmp_path / "derivative.safetensors"}, groups=16, share=0.1)
     assert alone.scores["file"].lds.value[0] > 0.9
 

@@ -86,15 +86,8 @@ def peer_scores(
 def _made(name: str, folder: Path, file: Path) -> dict[str, Any]:
     """Runs a worker that writes the file; {"seconds": of CPU} or {"error": the last line that it said}."""
     part = file.with_suffix(".part")
-    command = [
-        sys.executable,
-        "-m",
-        "sdi.experiments.meaning.peers.worker",
-        str(folder),
-        name,
-        str(part),
-        str(MOST_GIB << 30),
-    ]
+    worker = "sdi.experiments.meaning.peers.worker"
+    command = [sys.executable, "-m", worker, str(folder), name, str(part), str(MOST_GIB << 30)]
     path = os.pathsep.join(filter(None, [str(PEERS[name].install()), os.environ.get("PYTHONPATH")]))
     one_thread = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     try:
